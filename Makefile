@@ -1,0 +1,61 @@
+# `make` alone lists the targets. Every target is one line of glue: the work is in scripts/.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PY := python3            # enough for the series' tooling (standard library and git)
+VENV := .venv/bin/python # what runs the engine, plans, tests and lint: `make build`
+
+DEVICE ?=
+MODEL ?= all
+MEMORY ?= 12GiB
+VERSION ?= 0.33.0
+export DEVICE
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 18
+
+## The series
+.PHONY: apply unapply export stg status stats
+apply: ## bring the base into vllm/ and apply patches/series
+	@$(PY) -m scripts.series apply
+unapply: ## take the series off again: vllm/ is the plain base
+	@$(PY) -m scripts.series unapply
+export: ## write the stack in vllm/ to patches/
+	@$(PY) -m scripts.series export
+stg: ## turn the series in vllm/ into a StGit stack, or back
+	@$(PY) -m scripts.series stg
+status: ## what is applied, what is dirty, what differs from patches/
+	@$(PY) -m scripts.series status
+stats: ## lines in new files and in shared files, per patch
+	@$(PY) -m scripts.series stats
+
+## Build and run
+.PHONY: build demo plan
+build: ## an isolated environment in .venv; nothing is compiled (DEVICE=cpu|cuda)
+	@$(PY) -m scripts.build
+demo: apply build ## a real model answers with a plain and with a compressed cache
+	@$(VENV) -m scripts.demo
+plan: apply build ## cache groups and capacity before and after patch 0001 (MODEL=, MEMORY=, CONTEXT=, DTYPE=)
+	@$(VENV) -m scripts.plan --model "$(MODEL)" --memory "$(MEMORY)" $(if $(CONTEXT),--context $(CONTEXT)) $(if $(DTYPE),--dtype $(DTYPE))
+
+## Compare kernels
+.PHONY: ab-old ab-new ab-status ab
+ab-old: ## put the pre-patch files of KERNEL= into vllm/
+	@$(PY) -m scripts.ab old $(KERNEL)
+ab-new: ## restore the patched files
+	@$(PY) -m scripts.ab new
+ab-status: ## which version is in vllm/
+	@$(PY) -m scripts.ab status
+ab: ## bench old and new alternately, in fresh processes (KERNEL=, BENCH=, PAIRS=5)
+	@$(PY) -m scripts.ab bench $(KERNEL) $(BENCH) $(if $(PAIRS),--pairs $(PAIRS))
+
+## Check
+.PHONY: test test-gpu lint check-upstream
+test: apply build ## all tests that need no GPU
+	@$(VENV) -m pytest tests
+test-gpu: apply build ## the tests that need a GPU
+	@$(VENV) -m pytest tests --gpu
+lint: apply build ## the patch lint, ruff with vLLM's configuration, mypy on scripts/
+	@$(VENV) -m scripts.lint
+check-upstream: ## apply the series to another release in a scratch tree (VERSION=0.33.0)
+	@$(PY) -m scripts.series check-upstream $(VERSION)
