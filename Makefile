@@ -18,6 +18,10 @@ help: ## list the targets
 .PHONY: apply unapply export stg status stats
 apply: ## bring the base into vllm/ and apply patches/series
 	@$(PY) -m scripts.series apply
+# What the targets below need: the series applied, a developer's edits welcome.
+.PHONY: applied
+applied:
+	@$(PY) -m scripts.series apply --if-needed
 unapply: ## take the series off again: vllm/ is the plain base
 	@$(PY) -m scripts.series unapply
 export: ## write the stack in vllm/ to patches/
@@ -33,9 +37,9 @@ stats: ## lines in new files and in shared files, per patch
 .PHONY: build demo plan
 build: ## an isolated environment in .venv; nothing is compiled (DEVICE=cpu|cuda)
 	@$(PY) -m scripts.build
-demo: apply build ## a real model answers with a plain and with a compressed cache
+demo: applied build ## a real model answers with a plain and with a compressed cache
 	@$(VENV) -m scripts.demo
-plan: apply build ## cache groups and capacity before and after patch 0001 (MODEL=, MEMORY=, CONTEXT=, DTYPE=)
+plan: applied build ## cache groups and capacity before and after patch 0001 (MODEL=, MEMORY=, CONTEXT=, DTYPE=)
 	@$(VENV) -m scripts.plan --model "$(MODEL)" --memory "$(MEMORY)" $(if $(CONTEXT),--context $(CONTEXT)) $(if $(DTYPE),--dtype $(DTYPE))
 
 ## Compare kernels
@@ -51,11 +55,11 @@ ab: ## bench old and new alternately, in fresh processes (KERNEL=, BENCH=, PAIRS
 
 ## Check
 .PHONY: test test-gpu lint check-upstream
-test: apply build ## all tests that need no GPU
+test: applied build ## all tests that need no GPU
 	@$(VENV) -m pytest tests
-test-gpu: apply build ## the tests that need a GPU
+test-gpu: applied build ## the tests that need a GPU
 	@$(VENV) -m pytest tests --gpu
-lint: apply build ## the patch lint, ruff with vLLM's configuration, mypy on scripts/
+lint: applied build ## the patch lint, ruff with vLLM's configuration, mypy on scripts/
 	@$(VENV) -m scripts.lint
 check-upstream: ## apply the series to another release in a scratch tree (VERSION=0.33.0)
 	@$(PY) -m scripts.series check-upstream $(VERSION)

@@ -1,0 +1,48 @@
+"""The tests' end of engine_host.py."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from interpreted_platform import environment
+
+HERE = Path(__file__).parent
+# Seven blocks of 16 tokens can be used: one request of the greatest length, not two of 70 tokens.
+BLOCKS = 8
+
+
+class Engine:
+    """One engine in a process of its own, over interpreted kernels."""
+
+    def __init__(self, model: Path, cache: str, log: Path) -> None:
+        self.log = log
+        with log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE / "engine_host.py"), str(model), cache, str(BLOCKS)],
+                env=os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+    def play(self, *requests: dict[str, Any], forget: bool = True) -> dict[str, Any]:
+        """Run requests; `forget` empties the prefix cache first."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"requests": requests, "forget": forget}) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        assert answer, f"the engine died:\n{self.log.read_text()[-4000:]}"
+        return json.loads(answer)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()

@@ -1,0 +1,94 @@
+"""A process that holds one engine: a line of JSON in is a scenario, a line out is what came of it.
+
+`python engine_host.py MODEL CACHE BLOCKS`.  The tests' own process stays free of vllm, so that its
+platform isn't fixed for the other tests.
+"""
+
+import json
+import sys
+from typing import Any
+
+from tiny_llama import MAX_LENGTH
+
+
+def start(model: str, cache: str, blocks: int) -> Any:
+    """The engine, with room for `blocks` blocks of 16 tokens (one of them is never used)."""
+    from vllm import LLM
+
+    return LLM(
+        model=model,
+        skip_tokenizer_init=True,
+        dtype="float32",
+        kv_cache_dtype=cache,
+        max_model_len=MAX_LENGTH,
+        max_num_seqs=4,
+        block_size=16,
+        num_gpu_blocks_override=blocks,
+        kv_cache_memory_bytes=1 << 24,
+        enable_prefix_caching=True,
+        enforce_eager=True,
+        disable_log_stats=False,
+        seed=0,
+    ).llm_engine
+
+
+def preemptions(engine: Any) -> int:
+    """Preemptions since the engine's start, as its metrics count them."""
+    return sum(int(m.value) for m in engine.get_metrics() if m.name == "vllm:num_preemptions")
+
+
+def play(engine: Any, scenario: dict[str, Any]) -> dict[str, Any]:
+    """Add each request when its step has come, run until all are done.
+
+    A request is {"prompt": token ids, "tokens": how many to generate, "arrives": step}.
+    """
+    from vllm import SamplingParams
+
+    if scenario["forget"]:
+        engine.reset_prefix_cache()
+    before = preemptions(engine)
+    waiting = dict(enumerate(scenario["requests"]))
+    outputs: dict[int, Any] = {}
+    step = most = 0
+    while waiting or engine.has_unfinished_requests():
+        for index in [i for i, request in waiting.items() if request["arrives"] <= step]:
+            request = waiting.pop(index)
+            params = SamplingParams(
+                temperature=0,
+                max_tokens=request["tokens"],
+                ignore_eos=True,
+                logprobs=1,
+                detokenize=False,
+            )
+            engine.add_request(str(index), {"prompt_token_ids": request["prompt"]}, params)
+        produced = engine.step()
+        most = max(most, len(produced))
+        outputs |= {int(output.request_id): output for output in produced}
+        step += 1
+    answers = [outputs[index].outputs[0] for index in sorted(outputs)]
+    return {
+        "tokens": [list(answer.token_ids) for answer in answers],
+        "logprobs": [
+            [
+                chosen[token].logprob
+                for chosen, token in zip(answer.logprobs, answer.token_ids, strict=True)
+            ]
+            for answer in answers
+        ],
+        "cached": [outputs[index].num_cached_tokens for index in sorted(outputs)],
+        "most_in_a_step": most,
+        "preemptions": preemptions(engine) - before,
+    }
+
+
+def serve() -> None:
+    """Answer scenarios until standard input ends."""
+    # The engine's own prints must not mix with the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    engine = start(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    for line in sys.stdin:
+        print(json.dumps(play(engine, json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    serve()

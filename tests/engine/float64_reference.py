@@ -1,0 +1,64 @@
+"""The tiny Llama in float64, with a cache that holds what the release's INT8 format holds."""
+
+import numpy as np
+from tiny_llama import EPSILON, HEAD_SIZE, HEADS, KV_HEADS, LAYERS, ROPE_THETA
+
+SMALLEST_SCALE = 1e-6
+
+
+def int8_rows(rows: np.ndarray) -> np.ndarray:
+    """Quantise and dequantise: a scale for each token and head, codes rounded half away from 0."""
+    scale = np.maximum(np.abs(rows).max(axis=-1, keepdims=True) / 127, SMALLEST_SCALE)
+    codes = np.sign(rows) * np.floor(np.abs(rows / scale) + 0.5)
+    return np.clip(codes, -128, 127) * scale
+
+
+def _norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + EPSILON) * weight
+
+
+def _rotate(x: np.ndarray) -> np.ndarray:
+    """Rotary embedding of [token, head, size], first half paired with the second."""
+    half = HEAD_SIZE // 2
+    angle = np.arange(len(x))[:, None] * ROPE_THETA ** (-np.arange(half) / half)
+    cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+    first, second = x[..., :half], x[..., half:]
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+def _attend(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Causal attention of [token, head, size] queries over fewer KV heads."""
+    k, v = (np.repeat(x, HEADS // KV_HEADS, axis=1) for x in (k, v))
+    scores = np.einsum("qhd,khd->hqk", q, k) / HEAD_SIZE**0.5
+    scores[:, np.triu(np.ones(scores.shape[1:], bool), 1)] = -np.inf
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v)
+
+
+def log_probabilities(
+    named: dict[str, np.ndarray], tokens: list[int], quantised: bool = True
+) -> np.ndarray:
+    """[token, vocabulary] log-probabilities of what follows each token of the sequence."""
+    w = {name: value.astype(np.float64) for name, value in named.items()}
+    x = w["model.embed_tokens.weight"][tokens]
+    for layer in range(LAYERS):
+        prefix = f"model.layers.{layer}"
+        normed = _norm(x, w[f"{prefix}.input_layernorm.weight"])
+        q, k, v = (
+            (normed @ w[f"{prefix}.self_attn.{name}_proj.weight"].T).reshape(
+                len(tokens), -1, HEAD_SIZE
+            )
+            for name in "qkv"
+        )
+        q, k = _rotate(q), _rotate(k)
+        if quantised:
+            k, v = int8_rows(k), int8_rows(v)
+        attended = _attend(q, k, v).reshape(len(tokens), -1)
+        x = x + attended @ w[f"{prefix}.self_attn.o_proj.weight"].T
+        normed = _norm(x, w[f"{prefix}.post_attention_layernorm.weight"])
+        gate = normed @ w[f"{prefix}.mlp.gate_proj.weight"].T
+        up = normed @ w[f"{prefix}.mlp.up_proj.weight"].T
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[f"{prefix}.mlp.down_proj.weight"].T
+    logits = _norm(x, w["model.norm.weight"]) @ w["lm_head.weight"].T
+    logits -= logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))

@@ -1,0 +1,39 @@
+"""A hybrid model in the whole engine: attention layers and recurrent states share one buffer.
+
+Stock v0.31.0 wrote 1.0 to all places of scales when an attention layer made its views, in the first
+forward of the first request, over the states that the layers before it had just stored.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_hybrid
+from interpreted_platform import environment
+
+SCRIPT = Path(__file__).with_name("play_rounds.py")
+
+
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    model = tiny_hybrid.write(tmp_path_factory.mktemp("tiny-hybrid"))
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(model), "int8_per_token_head"],
+        env=os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, f"the engine died:\n{done.stderr[-4000:]}"
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("later", ["second", "poisoned"])
+def test_the_first_requests_after_the_start_equal_later_ones(
+    rounds: dict[str, Any], later: str
+) -> None:
+    assert rounds["first"] == rounds[later]
