@@ -9,12 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
+from tabulate import tabulate  # type: ignore[import-untyped]
 
 from scripts import common
 from scripts.plan import planner
 from scripts.plan.geometry import Geometry, find
-from scripts.plan.rivals import RIVALS
 
 UNITS = {"": 1, "B": 1} | {
     f"{letter}{suffix}": base**power
@@ -37,15 +36,8 @@ def memory_bytes(text: str) -> int:
 
 def measure(geometry: Geometry, memory: int, rivals: bool, **options: Any) -> dict[str, Any]:
     """All plans of one model, as what --json prints."""
-    plans = {
-        "before": planner.plan(geometry, memory, module=planner.before(), **options),
-        "after": planner.plan(geometry, memory, module=planner.after(), **options),
-    }
-    if rivals:
-        plans |= {
-            name: planner.rival_plan(geometry, memory, rule, **options)
-            for name, rule in RIVALS.items()
-        }
+    rules = planner.RULES if rivals else planner.RULES[:2]
+    plans = {rule: planner.plan(geometry, memory, rule, **options) for rule in rules}
     gain = plans["after"].tokens / plans["before"].tokens - 1
     return {
         "model": geometry.name,

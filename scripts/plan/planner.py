@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType, SimpleNamespace
@@ -14,7 +15,7 @@ from unittest import mock
 
 from scripts.common import VLLM, Failure, git
 from scripts.plan.geometry import Geometry, LayerType
-from scripts.plan.rivals import Rule
+from scripts.plan.rivals import RIVALS
 from scripts.series.tree import base_of
 
 SOURCE = "vllm/v1/core/kv_cache_utils.py"
@@ -23,6 +24,7 @@ SOURCE = "vllm/v1/core/kv_cache_utils.py"
 IN_FLIGHT_TOKENS = 2 * 2048
 BLOCK_SIZE = 16
 
+RULES = ("before", "after", *RIVALS)
 DTYPES = ("bfloat16", "fp8", "int8_per_token_head", "int4_per_token_head")
 
 
@@ -163,36 +165,39 @@ def specs(geometry: Geometry, dtype: str = "bfloat16", tp: int = 1) -> dict[str,
     return found
 
 
+def grouped(rule: str, context: int, layer_specs: dict[str, Any]) -> list[Any]:
+    """The cache groups that a rule makes of the layers.
+
+    rule: `before` and `after` the patch, or one of RIVALS, whose group size the patched planner is
+    then made to take.
+    """
+    module = before() if rule == "before" else after()
+
+    def forced(_: Any, layer_types: list[tuple[int, Any]]) -> int:
+        counts = [count for count, _ in layer_types]
+        return RIVALS[rule](counts, [grows(spec) for _, spec in layer_types])
+
+    patched = mock.patch.object(module, "_select_group_size", forced)
+    with patched if rule in RIVALS else nullcontext():
+        return list(module.get_kv_cache_groups(config(context), dict(layer_specs)))
+
+
 def plan(
     geometry: Geometry,
     memory: int,
+    rule: str = "after",
     *,
-    module: ModuleType,
     context: int | None = None,
     dtype: str = "bfloat16",
     tp: int = 1,
 ) -> Plan:
-    """Plan a model's cache with the planner in `module` and measure the groups it makes.
+    """Plan a model's cache by a rule of `grouped` and measure the groups it makes.
 
     The slope and intercept come from the release's own count for a request of the context's length
     and of half of it. Raises Failure if the memory doesn't hold one request of a single block.
     """
     context = context or geometry.context
-    layer_specs = specs(geometry, dtype, tp)
-    groups = module.get_kv_cache_groups(config(context), dict(layer_specs))
-    return _measure(groups, memory, context)
-
-
-def rival_plan(geometry: Geometry, memory: int, rule: Rule, **options: Any) -> Plan:
-    """Plan with the patched planner, but with a group size of the rule's choice."""
-    module = after()
-
-    def select(_: Any, layer_types: list[tuple[int, Any]]) -> int:
-        counts = [count for count, _ in layer_types]
-        return rule(counts, [grows(spec) for _, spec in layer_types])
-
-    with mock.patch.object(module, "_select_group_size", select):
-        return plan(geometry, memory, module=module, **options)
+    return _measure(grouped(rule, context, specs(geometry, dtype, tp)), memory, context)
 
 
 def grows(spec: Any) -> bool:

@@ -45,8 +45,9 @@ def full_divisor(counts: Sequence[int], full: Sequence[bool]) -> int:
 
 
 def common_divisor(counts: Sequence[int], full: Sequence[bool]) -> int:
-    """#56445: the greatest common divisor, unless the counts are nearly equal."""
-    return max(counts) if max(counts) < 1.5 * min(counts) else math.gcd(*counts)
+    """#56445: the greatest common divisor; the stock size if it is 1 or counts nearly equal."""
+    size, divisor = stock(counts, full), math.gcd(*counts)
+    return size if divisor == 1 or size == max(counts) else divisor
 
 
 RIVALS: dict[str, Rule] = {

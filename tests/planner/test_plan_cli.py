@@ -9,6 +9,8 @@ import pytest
 
 from scripts.common import Failure
 from scripts.plan import __main__ as cli
+from scripts.plan import planner, steptime
+from scripts.plan.geometry import find
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -73,8 +75,6 @@ def test_errors(monkeypatch: pytest.MonkeyPatch, words: list[str], message: str)
 
 
 def test_an_unpatched_tree_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from scripts.plan import planner
-
     monkeypatch.delattr(planner.after(), "_select_group_size")
     planner.after.cache_clear()
     try:
@@ -82,3 +82,17 @@ def test_an_unpatched_tree_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             planner.after()
     finally:
         planner.after.cache_clear()
+
+
+def test_step_time_covers_every_rule() -> None:
+    (geometry,) = find("qwen3.6-27b-dflash")
+    rows = {row["rule"]: row for row in steptime.measure(geometry, requests=4, steps=9)}
+    assert {rule: row["groups"] for rule, row in rows.items()} == {
+        "before": 15,
+        "after": 5,
+        "#49472": 9,
+        "#58175": 18,
+        "#56445": 15,
+    }
+    # 18 groups against 5, whatever the machine.
+    assert rows["#58175"]["step_us"] > 1.5 * rows["after"]["step_us"] > 0

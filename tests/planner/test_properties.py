@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from counting import cost, group_size, layer_types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scripts.plan import planner
 from scripts.plan.geometry import Geometry, LayerType
 from scripts.plan.rivals import RIVALS, stock
-from tests.planner.counting import cost, group_size, layer_types
 
 EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

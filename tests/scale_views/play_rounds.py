@@ -1,15 +1,17 @@
 """Play the same requests in one new engine: first, again, and after its cache was filled with NaN.
 
-`python play_rounds.py MODEL CACHE` prints the rounds as JSON: for each request its tokens and the
-log-probabilities of those.  A process of its own, so that the tests' process stays free of vllm.
+`python play_rounds.py FOLDER CACHE` writes the model to FOLDER, and prints the rounds as JSON: for
+each request its tokens and the log-probabilities of those.  A process of its own, so that the
+tests' process stays free of vllm.
 """
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
+import tiny_hybrid
 import torch
-from tiny_hybrid import MAX_LENGTH, VOCABULARY
 
 PROMPT_LENGTHS, NEW_TOKENS = (20, 5), 6
 NAN_BYTE = 0xFF
@@ -23,16 +25,14 @@ def start(model: str, cache: str) -> Any:
     torch.cpu._is_avx512_bf16_supported = lambda: False
     return LLM(
         model=model,
-        skip_tokenizer_init=True,
-        dtype="float32",
         kv_cache_dtype=cache,
-        max_model_len=MAX_LENGTH,
-        max_num_seqs=2,
+        # A second request must not find the blocks of the first, which may be corrupt.
+        enable_prefix_caching=False,
         num_gpu_blocks_override=8,
         kv_cache_memory_bytes=1 << 24,
-        enable_prefix_caching=False,
+        dtype="float32",
         enforce_eager=True,
-        seed=0,
+        skip_tokenizer_init=True,
     )
 
 
@@ -46,7 +46,7 @@ def play(llm: Any) -> list[tuple[list[int], list[float]]]:
     random = torch.Generator().manual_seed(0)
     answers = []
     for length in PROMPT_LENGTHS:
-        prompt = torch.randint(1, VOCABULARY, (length,), generator=random).tolist()
+        prompt = torch.randint(1, tiny_hybrid.VOCABULARY, (length,), generator=random).tolist()
         (output,) = llm.generate([{"prompt_token_ids": prompt}], params, use_tqdm=False)
         answer = output.outputs[0]
         chosen = zip(answer.logprobs, answer.token_ids, strict=True)
@@ -66,7 +66,9 @@ def poison(llm: Any) -> None:
 def main() -> None:
     # The engine's own prints must not mix with the answer.
     answer, sys.stdout = sys.stdout, sys.stderr
-    llm = start(*sys.argv[1:])
+    folder, cache = sys.argv[1:]
+    tiny_hybrid.write(Path(folder))
+    llm = start(folder, cache)
     rounds = {"first": play(llm), "second": play(llm)}
     poison(llm)
     rounds["poisoned"] = play(llm)

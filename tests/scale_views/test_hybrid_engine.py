@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_hybrid
 from interpreted_platform import environment
 
 SCRIPT = Path(__file__).with_name("play_rounds.py")
@@ -20,9 +19,9 @@ SCRIPT = Path(__file__).with_name("play_rounds.py")
 
 @pytest.fixture(scope="module")
 def rounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    model = tiny_hybrid.write(tmp_path_factory.mktemp("tiny-hybrid"))
+    folder = tmp_path_factory.mktemp("tiny-hybrid")
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(model), "int8_per_token_head"],
+        [sys.executable, str(SCRIPT), str(folder), "int8_per_token_head"],
         env=os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"},
         capture_output=True,
         text=True,
