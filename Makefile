@@ -58,7 +58,7 @@ ab: ## bench old and new alternately, in fresh processes (KERNEL=, BENCH=, PAIRS
 test: applied build ## all tests that need no GPU
 	@$(VENV) -m pytest tests
 test-gpu: applied build ## the tests that need a GPU
-	@$(VENV) -m pytest tests --gpu
+	@$(VENV) -m pytest tests --gpu -m gpu
 lint: applied build ## the patch lint, ruff with vLLM's configuration, mypy on scripts/
 	@$(VENV) -m scripts.lint
 check-upstream: ## apply the series to another release in a scratch tree (VERSION=0.33.0)

@@ -60,7 +60,8 @@ def poison(llm: Any) -> None:
     for layer in runner.compilation_config.static_forward_context.values():
         caches = [layer.kv_cache] if isinstance(layer.kv_cache, torch.Tensor) else layer.kv_cache
         for cache in caches:
-            torch.empty(0, dtype=torch.uint8).set_(cache.untyped_storage()).fill_(NAN_BYTE)
+            everything = torch.empty(0, dtype=torch.uint8, device=cache.device)
+            everything.set_(cache.untyped_storage()).fill_(NAN_BYTE)
 
 
 def main() -> None:

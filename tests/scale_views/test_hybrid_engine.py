@@ -17,12 +17,20 @@ from interpreted_platform import environment
 SCRIPT = Path(__file__).with_name("play_rounds.py")
 
 
-@pytest.fixture(scope="module")
-def rounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+NATIVE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(
+    scope="module", params=["interpreted", pytest.param("native", marks=pytest.mark.gpu)]
+)
+def rounds(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("tiny-hybrid")
+    variables = NATIVE if request.param == "native" else environment()
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(folder), "int8_per_token_head"],
-        env=os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"},
+        env=os.environ | variables | {"VLLM_LOGGING_LEVEL": "WARNING"},
         capture_output=True,
         text=True,
         timeout=240,
