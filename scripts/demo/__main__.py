@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from scripts import model
-from scripts.common import ROOT, WORK, Failure, main
+from scripts.common import ROOT, WORK, Failure, git, main
 from scripts.demo import report
 from scripts.demo.settings import CACHES, Settings, for_device
 
@@ -141,6 +142,8 @@ def run() -> None:
     result = {
         "command": "make demo",
         "machine": machine(settings),
+        "stack": git("rev-parse", "HEAD").strip(),
+        "versions": {name: version(name) for name in ("vllm", "torch", "triton", "transformers")},
         "model": model.NAME,
         "settings": settings.dump(),
         "summary": report.summarise(runs),

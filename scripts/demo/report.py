@@ -49,7 +49,7 @@ def render(console: Console, report: dict[str, Any]) -> None:
     title = f"{report['model']} on {report['machine']}, {memory} MiB of cache"
     table = Table(title=title, title_justify="left")
     table.add_column("cache", no_wrap=True)
-    for heading in ("bytes/token", "tokens held", "", "equal tokens", "ms/token"):
+    for heading in ("bytes per token", "tokens held", "", "equal tokens", "ms per token"):
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(
