@@ -20,10 +20,19 @@ GPU_FILES = {entry["path"] for entry in DATA["gpu_file"]}
 TOUCHED = re.compile(r"^\+\+\+ b/(tests/\S*/test_\w+\.py)$", re.MULTILINE)
 
 
+def carried() -> set[str]:
+    """The test files that the series' patches touch."""
+    return {path for patch in series() for path in TOUCHED.findall(patch.read_text())}
+
+
 def files() -> list[str]:
     """The files that run without a GPU: those of upstream.toml and those that the patches carry."""
-    carried = {path for patch in series() for path in TOUCHED.findall(patch.read_text())}
-    return sorted({entry["path"] for entry in DATA["file"]} | carried - GPU_FILES)
+    return sorted({entry["path"] for entry in DATA["file"]} | carried() - GPU_FILES)
+
+
+def native_files() -> list[str]:
+    """The files that run on a GPU: also those of the patches that run nowhere else."""
+    return sorted({*files(), *carried()})
 
 
 def exceptions() -> list[tuple[str, str]]:

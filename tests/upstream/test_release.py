@@ -27,7 +27,7 @@ def test_every_listed_name_exists(outcome: dict[str, Any]) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("path", release.files())
+@pytest.mark.parametrize("path", release.native_files())
 def test_release_tests_pass_natively(tmp_path: Path, path: str) -> None:
     """All tests of a file, those that need a GPU too."""
     outcome = release.run([path], tmp_path, interpreted=False)
