@@ -26,6 +26,18 @@ def benchmark() -> ModuleType:
     return module
 
 
+def cases_of(module: ModuleType, names: list[str] | None) -> list[str]:
+    """The cases to time, all if none is named; refuses unknown ones and a machine without a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise Failure("this times kernels: it needs an NVIDIA GPU")
+    unknown = set(names or ()) - set(module.CASES)
+    if unknown:
+        raise Failure(f"unknown case {min(unknown)}: known are {', '.join(module.CASES)}")
+    return names or list(module.CASES)
+
+
 def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the medians to this file")
@@ -33,15 +45,10 @@ def run() -> None:
     args = parser.parse_args()
     import torch
 
-    if not torch.cuda.is_available():
-        raise Failure("this bench times kernels: it needs an NVIDIA GPU")
     module = benchmark()
-    unknown = set(args.cases or ()) - set(module.CASES)
-    if unknown:
-        raise Failure(f"unknown case {min(unknown)}: known are {', '.join(module.CASES)}")
     fused = importlib.util.find_spec("vllm.v1.attention.ops.quant_kv") is not None
     cases: dict[str, dict[str, float]] = {}
-    for name in args.cases or module.CASES:
+    for name in cases_of(module, args.cases):
         torch.manual_seed(0)
         step = module.Step(module.CASES[name])
         if fused:

@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from scripts.bench_decode import benchmark
-from scripts.common import ROOT, Failure, main
+from scripts.bench_decode import benchmark, cases_of
+from scripts.common import ROOT, main
 
 # Tile, warps, programs per multiprocessor, stages.
 DECODE = list(product((16, 32), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8, 12, 16), (1,)))
@@ -45,12 +45,8 @@ def run() -> None:
     args = parser.parse_args()
     import torch
 
-    if not torch.cuda.is_available():
-        raise Failure("this sweep times kernels: it needs an NVIDIA GPU")
     module = benchmark()
-    unknown = set(args.cases or ()) - set(module.CASES)
-    if unknown:
-        raise Failure(f"unknown case {min(unknown)}: known are {', '.join(module.CASES)}")
+    names = cases_of(module, args.cases)
     device = torch.cuda.get_device_name()
     folder = device.lower().replace("nvidia ", "").replace(" ", "-")
     target: Path = ROOT / "results" / folder / "sweep-decode.json"
@@ -59,7 +55,7 @@ def run() -> None:
     if target.exists() and not args.fresh:
         done = json.loads(target.read_text())["cases"]
     console = Console()
-    todo = [name for name in args.cases or module.CASES if name not in done]
+    todo = [name for name in names if name not in done]
     for name in track(todo, description="cases", console=console):
         torch.manual_seed(0)
         step = module.Step(module.CASES[name])
