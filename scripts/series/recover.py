@@ -24,10 +24,9 @@ def recover(tree: Path, patches: list[Path], run: Run) -> None:
     session = directory / "rebase-apply"
     if not run.interrupted and not _is_ours(session, patches):
         return
-    for name in ("index.lock", "HEAD.lock"):
-        (directory / name).unlink(missing_ok=True)
-    for lock in (directory / "refs" / "heads").rglob("*.lock"):
-        lock.unlink()
+    # The lock of the series' tools is held, their git with it: no git of theirs owns these.
+    for lock in [*directory.glob("*.lock"), *(directory / "refs").rglob("*.lock")]:
+        lock.unlink(missing_ok=True)
     if not (session / "rebasing").exists():
         # As git am --quit, which needs a session that was written to its end.
         shutil.rmtree(session, ignore_errors=True)

@@ -14,12 +14,14 @@ import pytest
 from series_lab import Lab, replace
 
 # Stands in for git; at the given call it does a part of git's work and kills the tool and itself.
+# Any of the files that git locks may be locked then.
+LOCKS = "index HEAD ORIG_HEAD config packed-refs refs/heads/held refs/tags/base"
 WRAPPER = """\
 #!/bin/bash
 real={git}
 case "$*" in
 {when}) {work}
-  touch .git/index.lock
+  for name in {locks}; do touch ".git/$name.lock"; done
   kill -9 $PPID $$;;
 esac
 exec "$real" "$@"
@@ -31,7 +33,7 @@ def _killed(lab: Lab, tmp_path: Path, command: str, when: str, work: str) -> Non
     folder = tmp_path / "bin"
     folder.mkdir(exist_ok=True)
     git = folder / "git"
-    git.write_text(WRAPPER.format(git=shutil.which("git"), when=when, work=work))
+    git.write_text(WRAPPER.format(git=shutil.which("git"), when=when, work=work, locks=LOCKS))
     git.chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     lab.run(command, code=-signal.SIGKILL, PATH=path)
