@@ -1,68 +1,85 @@
-"""Decode and verify over an INT8 cache, by whichever kernel the tree in vllm/ holds.
+"""Decode and verify over a compressed cache, by whichever kernel the tree in vllm/ holds.
 
-`make ab KERNEL=int8_decode BENCH=decode` runs this in a fresh process for the old
-tree (the unified kernel) and for the new one (the fused kernel); alone it prints
-the times of the tree as it is.
+`make ab KERNEL=int8_decode BENCH=decode` runs this in a fresh process for the old tree (the stock
+kernel) and for the new one; alone it measures the tree as it is.
 """
 
+from __future__ import annotations
+
 import argparse
-import importlib.util
-import json
+from functools import partial
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
-from scripts.common import VLLM, Failure, main
+from scripts.attention import bench
+from scripts.attention.shapes import Batch, Geometry, format_named, formats
+from scripts.common import main
+from scripts.harness import options, result, show
+from scripts.harness.run import Run
 
-
-def benchmark() -> ModuleType:
-    """The benchmark that travels in the patch; it stays in the tree in both states."""
-    path = VLLM / "benchmarks" / "kernels" / "benchmark_quant_kv_attention.py"
-    if not path.exists():
-        raise Failure(f"{path.name} is not in vllm/: run `make apply`")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+NAME = "bench_decode"
 
 
-def cases_of(module: ModuleType, names: list[str] | None) -> list[str]:
-    """The cases to time, all if none is named; refuses unknown ones and a machine without a GPU."""
-    import torch
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = options.parser(NAME, __doc__, shapes=True)
+    parser.add_argument("--format", default="int8", choices=list(formats()), help="cache format")
+    parser.add_argument(
+        "--json", type=Path, help="measure anew and write the medians alone to this file (make ab)"
+    )
+    return parser.parse_args()
 
-    if not torch.cuda.is_available():
-        raise Failure("this times kernels: it needs an NVIDIA GPU")
-    unknown = set(names or ()) - set(module.CASES)
-    if unknown:
-        raise Failure(f"unknown case {min(unknown)}: known are {', '.join(module.CASES)}")
-    return names or list(module.CASES)
+
+def measure(run: Run, shape: Geometry, one: Batch, name: str, copy: float) -> dict[str, Any]:
+    """One cell: the error, then the time of reading."""
+    from scripts.attention.gate import check
+    from scripts.attention.step import Step, release
+
+    release()
+    # Not against the stock kernel: in an old tree it is what runs.
+    step = Step(shape, one, format_named(name), bench.device(run))
+    errors = check(step, None)
+    times = bench.timed(run, step.attend, step.layers, step.cache_bytes, copy)
+    return bench.about(shape, one, name) | {"errors": errors, "read": times}
 
 
 def run() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the medians to this file")
-    parser.add_argument("--cases", nargs="*", help="names of cases; all without it")
-    args = parser.parse_args()
-    import torch
-
-    module = benchmark()
-    fused = importlib.util.find_spec("vllm.v1.attention.ops.quant_kv") is not None
-    cases: dict[str, dict[str, float]] = {}
-    for name in cases_of(module, args.cases):
-        torch.manual_seed(0)
-        step = module.Step(module.CASES[name])
-        if fused:
-            entry = step.fused([""])["table"]
-            if "median_us" not in entry:
-                raise Failure(f"{name}: error {entry['error']:.1e}, not timed: the kernel is wrong")
-            time = float(entry["median_us"])
+    parsed = arguments()
+    # What `make ab` asks for is compared with what it asked for before: it must be new.
+    parsed.fresh |= parsed.json is not None
+    # It names the stack, and the patch in hand is often not exported yet; the file says so.
+    parsed.allow_dirty |= parsed.json is not None
+    shapes = bench.shapes(parsed, ("decode", "verify"))
+    settings = {
+        "shapes": [[shape.name, one.spec] for shape, one in shapes],
+        "format": parsed.format,
+    }
+    with Run(NAME, parsed, settings=settings, label=parsed.format, variants=True) as running:
+        copy = bench.copy_bytes_per_s(running)
+        cells = {
+            bench.cell_name(shape, one, parsed.format): partial(
+                measure, running, shape, one, parsed.format, copy
+            )
+            for shape, one in shapes
+        }
+        for name in running.track(cells):
+            running.cell(name, cells[name])
+        if parsed.json:
+            result.write(parsed.json, _medians(running))
         else:
-            time = step.unified()
-        cases[name] = {"median_us": time}
-        print(f"{name}: {time:.1f} us", flush=True)
-    if args.json:
-        kernel = "fused" if fused else "unified"
-        args.json.write_text(json.dumps({"kernel": kernel, "cases": cases}, indent=1) + "\n")
+            running.write()
+    rows = bench.table_rows(running.cells.values, "read", parsed.format)
+    show.table(f"{running.series.variant}, a layer", bench.HEADINGS, rows)
+
+
+def _medians(running: Run) -> dict[str, Any]:
+    cells = {name: cell for name, cell in running.cells.values.items() if name != bench.COPY}
+    return {
+        "cases": {name: {"median_us": cell["read"]["p50"]} for name, cell in cells.items()},
+        "series": running.series.record(),
+        "environment": running.record,
+        "dirty": running.dirty,
+    }
 
 
 if __name__ == "__main__":

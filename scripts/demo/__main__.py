@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from scripts import model
-from scripts.common import ROOT, WORK, Failure, git, main
+from scripts.common import ROOT, WORK, Failure, main
 from scripts.demo import report
 from scripts.demo.settings import CACHES, Settings, for_device
+from scripts.harness import tree
 
 RESULTS = ROOT / "results" / "demo"
 
@@ -138,11 +139,13 @@ def run() -> None:
     settings = for_device(has_gpu(), parsed.tokens)
     if settings.interpreted:
         console.print("No GPU: the engine runs on the CPU over interpreted kernels, minutes.")
+    series, dirty = tree.read()
     runs = measure(settings, weights, console)
     result = {
         "command": "make demo",
         "machine": machine(settings),
-        "stack": git("rev-parse", "HEAD").strip(),
+        "series": series.record(),
+        "dirty": dirty,
         "versions": {name: version(name) for name in ("vllm", "torch", "triton", "transformers")},
         "model": model.NAME,
         "settings": settings.dump(),

@@ -8,7 +8,6 @@ attention backends build from them comes on top, so this is a lower bound of a g
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from math import lcm
 from pathlib import Path
@@ -19,6 +18,7 @@ from unittest import mock
 from tabulate import tabulate  # type: ignore[import-untyped]
 
 from scripts import common
+from scripts.harness import options, result, tree
 from scripts.plan import planner
 from scripts.plan.geometry import Geometry, find
 
@@ -136,7 +136,9 @@ def _run() -> None:
     ]
     print(tabulate([row.values() for row in rows], headers=list(rows[0])))
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        series, dirty = tree.read()
+        about = {"name": "steptime", "command": options.command(), "series": series.record()}
+        result.write(Path(arguments.json), about | {"dirty": dirty, "rows": rows})
 
 
 if __name__ == "__main__":

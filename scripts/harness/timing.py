@@ -1,0 +1,53 @@
+"""Times of a step: CUDA-graph replays on a GPU, the wall clock on a CPU."""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable
+from typing import Any
+
+from scripts.harness import stats
+
+# Bytes over all layers of a step, several times any L2: each layer's cache comes from memory.
+BEYOND_L2 = 300_000_000
+COPY_BYTES = 1 << 30
+
+
+def times_us(
+    step: Callable[[], object], per: int, repeats: int | None, on_gpu: bool
+) -> list[float]:
+    """Microseconds of one of the `per` layers that a step runs, once a repeat (default 10, 3).
+
+    On a GPU the step is captured, and each time is a mean over some 20 ms of replays.
+    """
+    if on_gpu:
+        from triton.testing import do_bench_cudagraph
+
+        times: list[float] = []
+        while len(times) < (repeats or 10):
+            times += do_bench_cudagraph(step, return_mode="all")
+        return [ms * 1e3 / per for ms in times[: repeats or 10]]
+    return [s * 1e6 / per for s in timeit.repeat(step, number=1, repeat=repeats or 3)]
+
+
+def spread_us(
+    step: Callable[[], object], per: int, repeats: int | None, on_gpu: bool
+) -> dict[str, float]:
+    """p20, p50, p80 and number of the times."""
+    return stats.spread(times_us(step, per, repeats, on_gpu))
+
+
+def layers(bytes_each: int) -> int:
+    """How many layers' caches exceed the L2 together; at most 16, at least 1."""
+    return max(1, min(16, BEYOND_L2 // max(1, bytes_each) + 1))
+
+
+def copy_bandwidth(on_gpu: bool, size: int = COPY_BYTES) -> float:
+    """Bytes a second of the device's own copy, reads and writes counted: the peak to compare."""
+    import torch
+
+    device = "cuda" if on_gpu else "cpu"
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target: Any = torch.empty_like(source)
+    median = spread_us(lambda: target.copy_(source), 1, None, on_gpu)["p50"]
+    return 2 * size / (median * 1e-6)

@@ -1,0 +1,249 @@
+"""results/REPORT.md: where the figures come from, tables, plots, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate  # type: ignore[import-untyped]
+
+from scripts import capacity
+from scripts.attention import bench
+from scripts.report import legacy, plots
+from scripts.report.load import RESULTS, Result, named
+
+PLOTS = "plots"
+KERNELS = ("bench_quant_vs_flash", "bench_paged_decode")
+LEGACY = "decode-int8"
+
+# What the whole set consists of: script -> what it shows.
+EXPECTED = {
+    "bench_quant_vs_flash": "kernel time of every format beside FlashAttention",
+    "bench_paged_decode": "fused kernel beside the stock kernel and a dense fallback",
+    "sweep_decode": "launch parameters",
+    "capacity": "tokens and requests a cache holds",
+    "decode_latency_serving": "single-stream decode latency of the engine",
+    "mixed_serving": "step times while a prompt arrives",
+    "longctx_code_serving": "batched code generation behind a long prefix, pass@1",
+    "quality_teacher_forced": "quality by position",
+    "quality_paired_tasks": "the same questions under two configurations",
+}
+
+
+class Page:
+    """The report's text, and the plots beside it, in `folder`."""
+
+    def __init__(self, results: list[Result], folder: Path = RESULTS) -> None:
+        self.results, self.folder = results, folder
+        self.parts: list[str] = []
+        self.plots: set[Path] = set()
+        self.missing: list[str] = []
+
+    def render(self) -> str:
+        """The whole page; writes the plots."""
+        self.add("# Report\n\nMade by `make report` from the JSON files in this folder.")
+        self._origin()
+        self._kernels()
+        self._capacity()
+        self._others()
+        self._absent()
+        return "\n\n".join(self.parts) + "\n"
+
+    def add(self, text: str) -> None:
+        self.parts.append(text.strip("\n"))
+
+    # ------------------------------------------------------------------
+
+    def _origin(self) -> None:
+        rows = []
+        for one in self.results:
+            rows.append(
+                [
+                    f"[{one.shown}]({one.shown})",
+                    card(one),
+                    clocks(one),
+                    versions(one),
+                    one.commit[:12],
+                    str(one.data.get("date", "not recorded"))[:10],
+                ]
+            )
+        headings = ("result", "card", "clocks", "versions", "series commit", "date")
+        self.add("## Where the figures come from\n\n" + table(headings, rows))
+
+    def _kernels(self) -> None:
+        self.add("## Kernels")
+        sources = [(one, one.cells) for one in named(self.results, *KERNELS)]
+        sources += [(one, legacy.cells(one.data)) for one in named(self.results, LEGACY)]
+        for one, cells in sources:
+            self.add(f"### {one.place}: {one.name}\n\n[{one.shown}]({one.shown})")
+            copy = cells.get(bench.COPY, {}).get("bytes_per_s")
+            if copy:
+                self.add(f"Copy bandwidth of the card in the same run: {copy / 1e12:.2f} TB/s.")
+            else:
+                self.missing.append(f"byte floor of {one.shown}: it recorded no copy bandwidth")
+            reference = one.data.get("summary", {}).get("reference", "fa-bf16")
+            for part in ("read", "store"):
+                rows = list(kernel_rows(cells, part, reference))
+                if rows:
+                    ratio = f"over {plots.title_of(reference)}"
+                    headings = ("step", "format", "µs a layer (p20–p80)", "TB/s", "of copy", ratio)
+                    self.add(f"{part.capitalize()}:\n\n" + table(headings, rows))
+            refused = dict.fromkeys(
+                f"- {plots.title_of(cell['format'])}: {cell['unavailable']}"
+                for cell in cells.values()
+                if "unavailable" in cell
+            )
+            if refused:
+                self.add("Not served there:\n\n" + "\n".join(refused))
+            shapes = dict.fromkeys(
+                (cell["geometry"], cell["kind"])
+                for cell in cells.values()
+                if cell.get("kind") in ("decode", "verify", "prefill")
+            )
+            for shape, kind in shapes:
+                path = self._plot(f"{one.slug}-{kind}-{shape}")
+                drawn = plots.kernel_time(path, cells, shape, kind, copy)
+                self._show(path, drawn, f"{kind}, {shape}")
+
+    def _capacity(self) -> None:
+        for one in named(self.results, "capacity"):
+            self.add(f"## Capacity\n\n[{one.shown}]({one.shown}); tokens in one request.")
+            context = "requests at the context limit"
+            headings = ("model", "cache", "before 0001", "after", "gain", context, "after")
+            self.add(table(headings, capacity.rows(one.cells)))
+            path = self._plot(one.slug)
+            drafters = one.data["summary"].get("without_drafter", {})
+            self._show(path, plots.capacity(path, one.cells, drafters), "capacity")
+
+    def _others(self) -> None:
+        self._section("mixed_serving", "Step time while a prompt arrives", plots.step_times)
+        self._section("decode_latency_serving", "Decode latency")
+        self._section("longctx_code_serving", "Code behind a long prefix")
+        self._section("quality_teacher_forced", "Quality by position", plots.quality)
+        self._section("quality_paired_tasks", "Paired tasks")
+        for one in named(self.results, "sweep_decode"):
+            rows = [
+                [", ".join(map(str, key)), launch, f"{mean:.3f}"]
+                for *key, launch, mean in one.data["summary"]["entries"]
+            ]
+            launches = "tile, warps, segments, stages"
+            headings = ("entry of the launch table", launches, "mean over FlashAttention")
+            self.add(f"## Launch parameters\n\n[{one.shown}]({one.shown})")
+            self.add(table(headings, rows))
+
+    def _section(
+        self, name: str, title: str, draw: Callable[[Path, dict[str, Any]], bool] | None = None
+    ) -> None:
+        for one in named(self.results, name):
+            self.add(f"## {title}\n\n[{one.shown}]({one.shown})")
+            if any(scalars(cell) for cell in one.cells.values()):
+                self.add(cell_table(one.cells))
+            if draw:
+                path = self._plot(one.slug)
+                self._show(path, draw(path, one.cells), title)
+
+    def _absent(self) -> None:
+        there = {one.name for one in self.results}
+        absent = [f"{name}: {what}" for name, what in EXPECTED.items() if name not in there]
+        lines = [f"- {line}" for line in [*absent, *self.missing]]
+        self.add("## Missing\n\n" + ("\n".join(lines) or "Nothing."))
+
+    def _plot(self, name: str) -> Path:
+        return self.folder / PLOTS / f"{name}.svg"
+
+    def _show(self, path: Path, drawn: bool, title: str) -> None:
+        if drawn:
+            self.plots.add(path)
+            self.add(f"![{title}]({PLOTS}/{path.name})")
+        else:
+            self.missing.append(f"plot {path.name}: no cells for it")
+
+
+def table(headings: Iterable[str], rows: list[list[str]]) -> str:
+    """A Markdown table; the first two columns read from the left."""
+    names = list(headings)
+    align = ["left" if number < 2 else "right" for number in range(len(names))]
+    return tabulate(rows, names, tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def kernel_rows(cells: dict[str, Any], part: str, reference: str) -> Iterable[list[str]]:
+    """The table rows of a part (read, store) of a kernel result."""
+    for shape, name, times, ratio in bench.rows(cells, part, reference):
+        if not times:
+            continue
+        spread = f"{times['p50']:,.1f}"
+        if "p20" in times:
+            spread += f" ({times['p20']:,.1f}–{times['p80']:,.1f})"
+        yield [
+            shape,
+            plots.title_of(name),
+            spread,
+            f"{times['tb_per_s']:.2f}" if "tb_per_s" in times else "-",
+            f"{times['fraction_of_copy']:.0%}" if "fraction_of_copy" in times else "-",
+            f"{ratio:.3f}" if ratio else "-",
+        ]
+
+
+def scalars(cell: Any) -> dict[str, str]:
+    """A cell's plain figures as text, by name, and those one level below.
+
+    A spread reads as its median with p20 and p80; lists and what lies deeper are left to the JSON.
+    """
+    found: dict[str, str] = {}
+    for key, value in cell.items() if isinstance(cell, dict) else ():
+        if isinstance(value, dict) and "p50" in value:
+            found[key] = "{p50:,.4g} ({p20:,.4g}–{p80:,.4g})".format(**value)
+        elif isinstance(value, dict):
+            inner = {name: _plain(one) for name, one in value.items()}
+            found |= {f"{key}.{name}": text for name, text in inner.items() if text}
+        elif text := _plain(value):
+            found[key] = text
+    return found
+
+
+def _plain(value: Any) -> str | None:
+    """A figure or word as text, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+def cell_table(cells: dict[str, Any]) -> str:
+    """The cells' plain figures, a row a cell and a column a figure."""
+    figures = {name: scalars(cell) for name, cell in cells.items()}
+    names = list(dict.fromkeys(key for row in figures.values() for key in row))
+    rows = [[cell, *(row.get(name, "-") for name in names)] for cell, row in figures.items()]
+    return table(("cell", *names), rows)
+
+
+def card(one: Result) -> str:
+    """The GPU with its driver as recorded, else the machine."""
+    if "environment" in one.data:
+        gpus = one.data["environment"]["gpus"]
+        words = [f"{gpu['name']}, driver {gpu['driver']}" for gpu in gpus]
+        return "; ".join(words) or one.data["environment"]["machine"]["cpu"]
+    return one.data.get("gpu") or one.data.get("machine") or "not recorded"
+
+
+def clocks(one: Result) -> str:
+    """The clock state as recorded."""
+    environment = one.data.get("environment")
+    if environment is None:
+        return "see card" if "MHz" in card(one) else "not recorded"
+    if not environment["gpus"]:
+        return "no GPU"
+    locked = environment["gpus"][0]["clocks_locked"]
+    words = {True: "locked", False: "not locked", None: "lock unknown"}[locked]
+    load = environment.get("load", {})
+    if "sm_clock_mhz" in load:
+        low, high = load["sm_clock_mhz"]
+        words += f", SM {low}–{high} MHz after the cells"
+    return ", ".join([words, *load.get("slowdowns", [])])
+
+
+def versions(one: Result) -> str:
+    """vllm, torch and triton as recorded."""
+    known = one.data.get("environment", one.data).get("versions", one.data)
+    words = [f"{name} {known[name]}" for name in ("vllm", "torch", "triton") if name in known]
+    return ", ".join(words) or "not recorded"

@@ -1,0 +1,68 @@
+"""Runs scripts one after the other in one process, which imports the engine once.
+
+`python smoke_host.py FOLDER SCRIPT ...`: each as `python -m scripts.SCRIPT --smoke --fresh` with
+its result in FOLDER/SCRIPT.json. At last a cache is spoilt under a step, and what the gate says is
+written to FOLDER/gate.txt; what the engine says of formats on a GPU to FOLDER/formats.json.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+from scripts.common import Failure
+
+
+def script(name: str, folder: Path) -> None:
+    out = folder / f"{name}.json"
+    sys.argv = [name, "--smoke", "--fresh", "--out", str(out)]
+    try:
+        runpy.run_module(f"scripts.{name}", run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def gate(folder: Path) -> None:
+    from scripts.attention.gate import check
+    from scripts.attention.served import Device
+    from scripts.attention.shapes import batch, format_named, geometry
+    from scripts.attention.step import Step
+
+    step = Step(geometry("tiny"), batch("q1s20"), format_named("int8"), Device("cpu"))
+    check(step, None)
+    step.caches[0].zero_()
+    try:
+        check(step, None)
+    except Failure as failure:
+        (folder / "gate.txt").write_text(str(failure))
+
+
+def availability(folder: Path) -> None:
+    """By capability and format, why a GPU would not serve it, as far as no GPU is asked."""
+    from unittest import mock
+
+    from vllm.platforms import current_platform
+    from vllm.platforms.interface import DeviceCapability
+
+    from scripts.attention.served import Device, why_unavailable
+    from scripts.attention.shapes import format_named, geometry
+
+    found = {}
+    for major in (6, 9):
+        capability = DeviceCapability(major, 0)
+        with mock.patch.object(current_platform, "get_device_capability", return_value=capability):
+            for name in ("int8", "fa-bf16", "fa-fp8"):
+                reason = why_unavailable(format_named(name), geometry("laguna-xs"), Device("cuda"))
+                found[f"{major}/{name}"] = reason
+    (folder / "formats.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    for chosen in sys.argv[2:]:
+        script(chosen, target)
+    gate(target)
+    availability(target)

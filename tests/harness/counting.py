@@ -1,0 +1,54 @@
+"""A script as the harness serves it: four cells, each of which leaves a line in LOG.
+
+WAIT: a cell that blocks until it is killed. EDIT: a cell during which a file of vllm/ is written
+and put back. FILE: a path to take as the pinned input. GPUS: how many GPUs it wants. VARIANTS: old
+kernels are welcome.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from scripts.common import VLLM, main
+from scripts.harness import options
+from scripts.harness.run import Run
+
+CELLS = ("a", "b", "c", "d")
+
+
+def measure(name: str) -> dict[str, float]:
+    with open(os.environ["LOG"], "a") as log:
+        log.write(f"{name}\n")
+    if os.environ.get("WAIT") == name:
+        print("waiting", flush=True)
+        time.sleep(60)
+    if os.environ.get("EDIT") == name:
+        path = VLLM / "vllm" / "other.py"
+        text = path.read_text()
+        path.write_text("PLAN = 'edited'\n")
+        path.write_text(text)
+    return {"figure": float(ord(name))}
+
+
+def run() -> None:
+    parser = options.parser("counting", __doc__)
+    parser.add_argument("--size", type=int, default=1)
+    parsed = parser.parse_args()
+    files = {"smollm2-135m-instruct": Path(os.environ["FILE"])} if "FILE" in os.environ else {}
+    with Run(
+        "counting",
+        parsed,
+        settings={"size": parsed.size},
+        files=files,
+        gpus=int(os.environ.get("GPUS", "0")),
+        variants="VARIANTS" in os.environ,
+    ) as running:
+        for name in running.track(CELLS):
+            running.cell(name, lambda name=name: measure(name))
+        running.write({"cells": len(CELLS)})
+
+
+if __name__ == "__main__":
+    main(run)
