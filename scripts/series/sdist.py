@@ -67,31 +67,42 @@ def _problem(file: Path, wanted: str | None) -> str | None:
 
 
 def _download(version: str, target: Path, wanted: str | None) -> None:
-    python = _tool()
     scratch = CACHE / f"vllm-{version}.part"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    say(f"downloading the sdist of vllm {version} from the package index")
-    index = [] if not (url := _index_url(python)) else ["--index-url", url]
-    command = [*python, "unearth", *index, "--no-binary", "--download", str(scratch)]
     try:
-        code, output = _watched([*command, "--", f"vllm=={version}"], scratch)
-        found = list(scratch.glob(f"vllm-{version}*.tar.gz"))
-        if code or len(found) != 1:
-            raise Failure(
-                f"the sdist of vllm {version} could not be downloaded (exit {code}):\n{output}\n"
-                "check the network and pip's index settings, or name a local copy with "
-                "QUANT_KV_SDIST=FILE"
-            )
-        problem = _problem(found[0], wanted)
+        found = download(
+            f"vllm=={version}", scratch, ", or name a local copy with QUANT_KV_SDIST=FILE"
+        )
+        problem = _problem(found, wanted)
         if problem:
             raise Failure(
                 f"the download of vllm {version} is not the release ({problem}): nothing was "
                 "kept; run the same command again"
             )
-        found[0].replace(target)
+        found.replace(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def download(requirement: str, scratch: Path, remedy: str = "") -> Path:
+    """Download the sdist of NAME==VERSION, as it is on the index, into the fresh folder `scratch`.
+
+    Raises Failure with `remedy` behind the general one if the index doesn't give it.
+    """
+    python = _tool()
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    name = requirement.replace("==", " ")
+    say(f"downloading the sdist of {name} from the package index")
+    index = [] if not (url := _index_url(python)) else ["--index-url", url]
+    command = [*python, "unearth", *index, "--no-binary", "--download", str(scratch)]
+    code, output = _watched([*command, "--", requirement], scratch)
+    found = list(scratch.glob("*.tar.gz"))
+    if code or len(found) != 1:
+        raise Failure(
+            f"the sdist of {name} could not be downloaded (exit {code}):\n{output}\n"
+            f"check the network and pip's index settings{remedy}"
+        )
+    return found[0]
 
 
 def _watched(command: list[str], folder: Path) -> tuple[int, str]:

@@ -1,0 +1,1 @@
+"""What the quality scripts share: pinned texts, cache formats, metrics, executed answers."""

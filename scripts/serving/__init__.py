@@ -1,0 +1,1 @@
+"""What the scripts that run engines share: one engine a process, its settings, models, answers."""
