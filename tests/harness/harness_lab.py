@@ -20,7 +20,7 @@ GPU = {"name": "NVIDIA H200", "uuid": "GPU-aaaa"}
 
 @dataclass
 class Bench:
-    """A repository, and runs of counting.py in it: on a GPU of the fake NVML, or on none."""
+    """A repository, and runs of counting_bench.py in it: on a GPU of the fake NVML, or on none."""
 
     stack: Stack
     scratch: Path
@@ -49,7 +49,7 @@ class Bench:
             "TMPDIR": str(self.scratch),
         }
         return subprocess.Popen(
-            [sys.executable, str(HERE / "counting.py"), *arguments],
+            [sys.executable, str(HERE / "counting_bench.py"), *arguments],
             cwd=self.stack.root,
             env=environment,
             stdout=subprocess.PIPE,

@@ -20,7 +20,7 @@ def test_a_result_says_where_it_comes_from(bench: Bench) -> None:
     assert found["series"]["stack"] == bench.stack.head()
     assert found["series"]["patches"] == bench.stack.names()
     assert found["series"]["variant"] == "new"
-    assert found["command"].endswith("counting.py --size 3")
+    assert found["command"].endswith("counting_bench.py --size 3")
     assert found["settings"] == {"size": 3, "smoke": False, "repeats": None}
     assert found["cells"] == {name: {"figure": float(ord(name))} for name in "abcd"}
     assert found["dirty"] == [] and found["environment"]["gpus"] == []
