@@ -7,7 +7,7 @@ VENV := .venv/bin/python # what runs the engine, plans, tests and lint: `make bu
 DEVICE ?=
 MODEL ?= all
 MEMORY ?= 12GiB
-VERSION ?= 0.33.0
+VERSION ?=
 export DEVICE
 
 .PHONY: help
@@ -53,13 +53,34 @@ ab-status: ## which version is in vllm/
 ab: ## bench old and new alternately, in fresh processes (KERNEL=, BENCH=, PAIRS=5)
 	@$(PY) -m scripts.ab bench $(KERNEL) $(BENCH) $(if $(PAIRS),--pairs $(PAIRS))
 
+## Measure
+MEASURES := bench_quant_vs_flash bench_paged_decode capacity decode_latency_serving mixed_serving \
+	longctx_code_serving quality_teacher_forced quality_paired_tasks
+.PHONY: measure report
+measure: applied build ## every bench and quality check on this machine's GPU, then the report (FLAGS=--smoke: a check of them)
+	@for script in $(MEASURES); do $(VENV) -m scripts.$$script $(FLAGS) || exit 1; done
+	@$(VENV) -m scripts.report
+report: build ## render results/ into results/REPORT.md, its plots and README's figures
+	@$(VENV) -m scripts.report
+
 ## Check
-.PHONY: test test-gpu lint check-upstream
+.PHONY: test test-gpu lint check-series
 test: applied build ## all tests that need no GPU
 	@$(VENV) -m pytest tests
 test-gpu: applied build ## the tests that need a GPU
 	@$(VENV) -m pytest tests --gpu -m gpu
 lint: applied build ## the patch lint, ruff with vLLM's configuration, mypy on scripts/
 	@$(VENV) -m scripts.lint
-check-upstream: ## apply the series to another release in a scratch tree (VERSION=0.33.0)
-	@$(PY) -m scripts.series check-upstream $(VERSION)
+check-series: applied build ## each patch at its place: ruff, mypy and its tests (PATCH=, VERSION=, TESTS=all|below|none)
+	@$(VENV) -m scripts.series check $(PATCH) $(if $(VERSION),--version $(VERSION)) $(if $(TESTS),--tests $(TESTS))
+
+## Take upstream
+.PHONY: check-upstream pr range-diff support
+check-upstream: ## the series on another release, and what drifted there (VERSION=0.33.0)
+	@$(PY) -m scripts.series check-upstream $(or $(VERSION),0.33.0)
+pr: applied build ## a folder from which a person can send a patch (PATCH=0003, VERSION=)
+	@$(VENV) -m scripts.series pr $(or $(PATCH),0) $(if $(VERSION),--version $(VERSION))
+range-diff: ## what changed since another version of the series (OLD=<tag>)
+	@$(PY) -m scripts.series range-diff "$(OLD)"
+support: applied build ## write the table of what runs where into README
+	@$(VENV) -m scripts.support --write

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.common import VLLM, main
+from scripts.common import BASE_VERSION, VLLM, main
 from scripts.series import apply, export, lint, stats, status, stgit
 
 
@@ -38,6 +38,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("version", help="a release, such as 0.33.0")
     command.add_argument("--scratch", type=Path, help="where to put the scratch tree")
+    command = commands.add_parser(
+        "check", help="each patch at its place: it applies, ruff, mypy and its tests pass"
+    )
+    command.add_argument("patch", nargs="?", help="only the patch of that number")
+    command.add_argument("--tests", choices=["all", "below", "none"], default="all")
+    command.add_argument("--version", default=BASE_VERSION, help="a release: check its ports")
+    command = commands.add_parser("pr", help="a folder from which a patch can be sent upstream")
+    command.add_argument("patch", help="its number, such as 0003")
+    command.add_argument("--version", default=BASE_VERSION, help="a release: take its port")
+    command.add_argument("--fresh", action="store_true", help="drop what was edited in the folder")
+    command = commands.add_parser(
+        "range-diff", help="what changed between an older version of patches/ and this one"
+    )
+    command.add_argument("old", help="a tag or commit of this repository")
     return parser
 
 
@@ -59,10 +73,22 @@ def _run() -> int:
         case "lint":
             return lint.report()
         case "check-upstream":
-            # Imported here so that the everyday commands do not wait for it.
+            # Imported here, as those below, so that the everyday commands do not wait for it.
             from scripts.series.upstream import check_upstream
 
             return check_upstream(arguments.version, arguments.scratch)
+        case "check":
+            from scripts.series.check import check_series
+
+            return check_series(arguments.patch, arguments.tests, arguments.version)
+        case "pr":
+            from scripts.series.pr import make_pr
+
+            return make_pr(arguments.patch, arguments.version, fresh=arguments.fresh)
+        case "range-diff":
+            from scripts.series.range_diff import range_diff
+
+            range_diff(arguments.old)
     return 0
 
 

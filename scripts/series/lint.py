@@ -10,7 +10,6 @@ from scripts.common import (
     BASE_COMMIT,
     PATCHES,
     ROOT,
-    VLLM,
     WORK,
     Failure,
     git,
@@ -18,8 +17,7 @@ from scripts.common import (
     series,
     series_names,
 )
-from scripts.series import apply, export, patchfile
-from scripts.series import tree as trees
+from scripts.series import apply, export, patchfile, scratch
 
 _NAME = re.compile(r"\d{4}-[\w.+-]+\.patch")
 _TRAILER = re.compile(r"^(Upstream-Status|Signed-off-by): (\S.*)$", re.MULTILINE)
@@ -109,16 +107,10 @@ def _own_words(patch: Path) -> str:
 
 def _round_trip_problems() -> list[str]:
     """Apply the series to the base in a scratch tree and export it: the same bytes."""
-    trees.require_repository(VLLM)
-    start = trees.base_of(VLLM)
     tree = WORK / "lint"
-    shutil.rmtree(tree, ignore_errors=True)
-    WORK.mkdir(exist_ok=True)
     patches = series()
     say(f"applying {len(patches)} patches in a scratch tree")
-    # Only the files that the patches touch are written.
-    git("clone", "--quiet", "--shared", "--no-checkout", "--template=", VLLM, tree, cwd=WORK)
-    trees.settle(tree)
+    start = scratch.clone(tree)
     try:
         git("reset", "--quiet", "--hard", start, cwd=tree)
         for patch in patches:

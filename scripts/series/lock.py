@@ -23,21 +23,21 @@ class Run:
 
 
 @contextmanager
-def locked(operation: str) -> Iterator[Run]:
-    """Hold the series' lock.
+def locked(operation: str, name: str = "series") -> Iterator[Run]:
+    """Hold the lock of that name: "series" for whatever changes vllm/ or patches/.
 
     The kernel frees the lock with its last holder, git included (see KEEP_OPEN), so a stale one
     can't block. The name in the file says only that a run did not end: what it left behind is
     read from the tree.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
-    path = CACHE / "series.lock"
+    path = CACHE / f"{name}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another run of the series' tools (lock: {path})")
+            say(f"waiting for another run of the same tools (lock: {path})")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         run = Run(interrupted=os.fstat(descriptor).st_size > 0)
         os.pwrite(descriptor, operation.encode(), 0)

@@ -14,6 +14,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _INDEX = re.compile(r"index ([0-9a-f]+)\.\.([0-9a-f]+)(?: (\d+))?")
 _FAILED = re.compile(r"error: patch failed: (.*):(\d+)")
 _REFUSED = re.compile(r"error: (?!patch failed: )(?!while searching for:)(.*)")
+_TEST = re.compile(r"tests/(?:.*/)?test_\w+\.py")
 FULL_HASH = 40
 
 
@@ -96,6 +97,12 @@ def files(patch: Path) -> list[FilePatch]:
             else:
                 _header(found[-1], line)
     return found
+
+
+def carried_tests(patch: Path) -> list[str]:
+    """The test files that a patch adds or changes."""
+    paths = {file.new for file in files(patch) if file.new}
+    return sorted(path for path in paths if _TEST.fullmatch(path))
 
 
 def _names(line: str, patch: Path) -> tuple[str, str]:

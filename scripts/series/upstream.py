@@ -7,7 +7,10 @@ conflict          it doesn't apply; the hunks that fail are printed
 
 patches/ports/VERSION/NNNN-*.patch replaces patch NNNN there and is judged in its place. Each
 patch is tried on top of those that worked; those are commits in the scratch tree, so that a port
-can be made from it.
+can be made from it. A file that the series adds (a kernel) is the same in a port, byte for byte,
+unless the port's message has a line `Differs: PATH: REASON`.
+
+Then what drifted under the hunks, by file and function: see scripts/series/drift.py.
 """
 
 from __future__ import annotations
@@ -21,13 +24,25 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from scripts.common import PATCHES, VLLM, WORK, Failure, git, run_git, say, series, warn
-from scripts.series import patchfile, sdist
+from scripts.common import (
+    BASE_VERSION,
+    PATCHES,
+    VLLM,
+    WORK,
+    Failure,
+    git,
+    run_git,
+    say,
+    series,
+    warn,
+)
+from scripts.series import drift, patchfile, scratch, sdist
 from scripts.series import tree as trees
 
 CLEAN, UPSTREAM, FUZZY, CONFLICT = "clean", "already upstream", "fuzzy", "conflict"
 GOOD = (CLEAN, UPSTREAM)
 _MOVED = re.compile(rb"^Hunk #\d+ succeeded at \d+ \(offset ", re.MULTILINE)
+_DIFFERS = re.compile(r"^Differs: (\S+): \S", re.MULTILINE)
 _PIECES = re.compile(r"^(?=diff --git |@@ )", re.MULTILINE)
 
 
@@ -52,34 +67,96 @@ class Outcome:
     hunks: list[FailedHunk] = field(default_factory=list)
 
 
-def check_upstream(version: str, scratch: Path | None = None) -> int:
+@dataclass(frozen=True)
+class Differing:
+    """A file of the series with other contents (or none) in a port; explained in its message?"""
+
+    port: str
+    path: str
+    explained: bool
+
+
+def check_upstream(version: str, place: Path | None = None) -> int:
     """Try the series on a release, print and save the report; 0 if all is clean or upstream.
 
-    scratch is where the tree goes (.work/upstream/ without one); it must be empty. Raises Failure
+    place is where the tree goes (.work/upstream/ without one); it must be empty. Raises Failure
     if the release can't be fetched or the series can't be read.
     """
     patches = series()
     chosen = {patch: port_of(patch, version) for patch in patches}
     _warn_of_stray_ports(version, set(chosen.values()))
-    tree = _scratch_tree(version, scratch)
+    tree = _scratch_tree(version, place)
+    start = trees.head(tree)
     outcomes = []
     for number, (patch, file) in enumerate(chosen.items(), 1):
         outcome = try_patch(tree, patch, file)
         outcomes.append(outcome)
         _print(outcome, f"[{number}/{len(patches)}]")
+    others = differing(version)
+    for one in others:
+        say(f"not the same file in both: {one.path}, in {one.port}")
+        if not one.explained:
+            say(f"    its message has no line `Differs: {one.path}: REASON`")
+    drifted = _drift(patches, version, tree, start)
     counts = Counter(outcome.result for outcome in outcomes)
     words = ", ".join(f"{count} {result}" for result, count in counts.items())
     report = WORK / "upstream" / f"{version}.json"
     report.parent.mkdir(parents=True, exist_ok=True)
-    data = {"version": version, "patches": [asdict(outcome) for outcome in outcomes]}
+    data = {
+        "version": version,
+        "patches": [asdict(outcome) for outcome in outcomes],
+        "differing": [asdict(one) for one in others],
+        "drift": [asdict(one) for one in drifted],
+    }
     report.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     say(f"{version}: {words or 'no patches'} (report: {report}; tree: {tree})")
-    return 0 if all(outcome.result in GOOD for outcome in outcomes) else 1
+    good = all(outcome.result in GOOD for outcome in outcomes)
+    return 0 if good and all(one.explained for one in others) else 1
+
+
+def _drift(patches: list[Path], version: str, tree: Path, start: str) -> list[drift.Drift]:
+    """Find and print what drifted; nothing where there is no base to compare with."""
+    if not trees.is_repository(VLLM):
+        say("vllm/ holds no base: make apply, and what drifted can be told")
+        return []
+    found = drift.drift(patches, tree, start)
+    same = sum(one.state == drift.SAME for one in found)
+    say(f"under the hunks, from v{BASE_VERSION} to v{version}: {same} of {len(found)} places same")
+    patch = ""
+    for one in found:
+        if one.state != drift.SAME:
+            if one.patch != patch:
+                patch = one.patch
+                say(f"  {patch}")
+            function = f" {one.function}" if one.function else ""
+            note = f": {one.note}" if one.note else ""
+            say(f"    {one.state:8} {one.file}{function}{note}")
+    return found
+
+
+def differing(version: str) -> list[Differing]:
+    """The files that the series adds whose contents are others in a port, patch by patch."""
+    added: set[str] = set()
+    found = []
+    for patch in series():
+        ours = {file.path: file for file in patchfile.files(patch)}
+        added |= {path for path, file in ours.items() if file.old is None}
+        port = port_of(patch, version)
+        if port == patch:
+            continue
+        theirs = {file.path: file for file in patchfile.files(port)}
+        explained = set(_DIFFERS.findall(patchfile.text(port).message))
+        new = {path for path, file in theirs.items() if file.old is None}
+        for path in sorted((added & (ours.keys() | theirs.keys())) | new):
+            blobs = {files[path].new_blob if path in files else "" for files in (ours, theirs)}
+            if len(blobs) > 1:
+                found.append(Differing(port.name, path, path in explained))
+    return found
 
 
 def port_of(patch: Path, version: str) -> Path:
     """The port that replaces the patch on that release, or the patch itself."""
-    found = sorted((PATCHES / "ports" / version).glob(f"{_number(patch)}-*.patch"))
+    found = sorted((PATCHES / "ports" / version).glob(f"{number(patch)}-*.patch"))
     if len(found) > 1:
         names = ", ".join(file.name for file in found)
         raise Failure(f"patches/ports/{version} holds two ports of {patch.name}: {names}")
@@ -139,7 +216,7 @@ def _hunks(count: int) -> str:
     return f"{count} hunk{'' if count == 1 else 's'}"
 
 
-def _number(patch: Path) -> str:
+def number(patch: Path) -> str:
     return patch.name.partition("-")[0]
 
 
@@ -149,33 +226,22 @@ def _warn_of_stray_ports(version: str, used: set[Path]) -> None:
             warn(f"{file.name} in patches/ports/{version} replaces no patch of the series")
 
 
-def _scratch_tree(version: str, scratch: Path | None) -> Path:
+def _scratch_tree(version: str, place: Path | None) -> Path:
     """A fresh git tree of the release. Only the default place is ever cleared."""
-    if scratch is None:
+    if place is None:
         tree = WORK / "upstream" / f"vllm-{version}"
         shutil.rmtree(tree, ignore_errors=True)
     else:
-        tree = scratch.resolve()
+        tree = place.resolve()
         if tree.exists() and (not tree.is_dir() or any(tree.iterdir())):
             raise Failure(f"{tree} is no empty folder: name another, or leave --scratch out")
         if tree.exists():
             tree.rmdir()
-    tree.parent.mkdir(parents=True, exist_ok=True)
     if sdist.pinned_sha256(version) is None:
         seen = hashlib.sha256(sdist.fetch(version).read_bytes()).hexdigest()
         say(f"v{version} is not pinned; the sdist taken has sha256 {seen}")
-    sdist.make_tree(version, tree)
-    _lend_objects(tree)
+    scratch.release(version, tree)
     return tree
-
-
-def _lend_objects(tree: Path) -> None:
-    """Let the tree read vllm/'s objects: a three-way merge needs the patches' own base."""
-    if trees.is_repository(VLLM):
-        objects = git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
-        info = trees.git_dir(tree) / "objects" / "info"
-        info.mkdir(parents=True, exist_ok=True)
-        (info / "alternates").write_text(f"{objects}\n", encoding="utf-8")
 
 
 def _print(outcome: Outcome, place: str) -> None:

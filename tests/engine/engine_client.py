@@ -17,12 +17,22 @@ BLOCKS = 8
 class Engine:
     """One engine in a process of its own, over interpreted kernels."""
 
-    def __init__(self, model: Path, cache: str, log: Path) -> None:
+    def __init__(
+        self,
+        model: Path,
+        cache: str,
+        log: Path,
+        blocks: int = BLOCKS,
+        options: dict[str, Any] | None = None,
+        variables: dict[str, str] | None = None,
+    ) -> None:
         self.log = log
+        command = [sys.executable, str(HERE / "engine_host.py"), str(model), cache, str(blocks)]
+        environ = os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"}
         with log.open("w") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, str(HERE / "engine_host.py"), str(model), cache, str(BLOCKS)],
-                env=os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"},
+                [*command, json.dumps(options or {})],
+                env=environ | (variables or {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

@@ -1,21 +1,23 @@
 """A process that holds one engine: a line of JSON in is a scenario, a line out is what came of it.
 
-`python engine_host.py MODEL CACHE BLOCKS`.  The tests' own process stays free of vllm, so that its
-platform isn't fixed for the other tests.
+`python engine_host.py MODEL CACHE BLOCKS OPTIONS`.  OPTIONS is a line of JSON too: arguments of
+vllm.LLM, and "range_tokens" to prefill through a scratch of so many.  The tests' own process stays
+free of vllm, so that its platform isn't fixed for the other tests.
 """
 
 import json
 import sys
 from typing import Any
 
+from flash_hook import FlashHook
 from tiny_llama import MAX_LENGTH
 
 
-def start(model: str, cache: str, blocks: int) -> Any:
+def start(model: str, cache: str, blocks: int, options: dict[str, Any]) -> Any:
     """The engine, with room for `blocks` blocks of 16 tokens (one of them is never used)."""
     from vllm import LLM
 
-    return LLM(
+    arguments: dict[str, Any] = dict(
         model=model,
         skip_tokenizer_init=True,
         dtype="float32",
@@ -29,15 +31,28 @@ def start(model: str, cache: str, blocks: int) -> Any:
         enforce_eager=True,
         disable_log_stats=False,
         seed=0,
-    ).llm_engine
+    )
+    return LLM(**arguments | options).llm_engine
 
 
-def preemptions(engine: Any) -> int:
-    """Preemptions since the engine's start, as its metrics count them."""
-    return sum(int(m.value) for m in engine.get_metrics() if m.name == "vllm:num_preemptions")
+def counts(engine: Any, hook: FlashHook | None) -> dict[str, int]:
+    """What happened since the engine's start."""
+    counted = {
+        "preemptions": "vllm:num_preemptions",
+        "drafted": "vllm:spec_decode_num_draft_tokens",
+        "accepted": "vllm:spec_decode_num_accepted_tokens",
+    }
+    metrics = engine.get_metrics()
+    sums = {
+        key: sum(int(metric.value) for metric in metrics if metric.name == name)
+        for key, name in counted.items()
+    }
+    if hook is not None:
+        sums |= {"causal": hook.causal, "ranges": hook.ranges}
+    return sums
 
 
-def play(engine: Any, scenario: dict[str, Any]) -> dict[str, Any]:
+def play(engine: Any, scenario: dict[str, Any], hook: FlashHook | None) -> dict[str, Any]:
     """Add each request when its step has come, run until all are done.
 
     A request is {"prompt": token ids, "tokens": how many to generate, "arrives": step}.
@@ -46,7 +61,7 @@ def play(engine: Any, scenario: dict[str, Any]) -> dict[str, Any]:
 
     if scenario["forget"]:
         engine.reset_prefix_cache()
-    before = preemptions(engine)
+    before = counts(engine, hook)
     waiting = dict(enumerate(scenario["requests"]))
     outputs: dict[int, Any] = {}
     step = most = 0
@@ -77,17 +92,19 @@ def play(engine: Any, scenario: dict[str, Any]) -> dict[str, Any]:
         ],
         "cached": [outputs[index].num_cached_tokens for index in sorted(outputs)],
         "most_in_a_step": most,
-        "preemptions": preemptions(engine) - before,
-    }
+    } | {key: count - before[key] for key, count in counts(engine, hook).items()}
 
 
 def serve() -> None:
     """Answer scenarios until standard input ends."""
     # The engine's own prints must not mix with the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
-    engine = start(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    options = json.loads(sys.argv[4])
+    range_tokens = options.pop("range_tokens", None)
+    hook = FlashHook(range_tokens) if range_tokens is not None else None
+    engine = start(sys.argv[1], sys.argv[2], int(sys.argv[3]), options)
     for line in sys.stdin:
-        print(json.dumps(play(engine, json.loads(line))), file=answers, flush=True)
+        print(json.dumps(play(engine, json.loads(line), hook)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

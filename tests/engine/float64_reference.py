@@ -1,5 +1,7 @@
 """The tiny Llama in float64, with a cache that holds what the release's INT8 format holds."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from tiny_llama import EPSILON, HEAD_SIZE, HEADS, KV_HEADS, LAYERS, ROPE_THETA
 
@@ -36,9 +38,15 @@ def _attend(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def log_probabilities(
-    named: dict[str, np.ndarray], tokens: list[int], quantised: bool = True
+    named: dict[str, np.ndarray],
+    tokens: list[int],
+    quantised: bool = True,
+    chunks: Sequence[tuple[int, int]] = (),
 ) -> np.ndarray:
-    """[token, vocabulary] log-probabilities of what follows each token of the sequence."""
+    """[token, vocabulary] log-probabilities of what follows each token of the sequence.
+
+    The tokens of a chunk, from its first to before its end, see each other unquantised.
+    """
     w = {name: value.astype(np.float64) for name, value in named.items()}
     x = w["model.embed_tokens.weight"][tokens]
     for layer in range(LAYERS):
@@ -51,10 +59,15 @@ def log_probabilities(
             for name in "qkv"
         )
         q, k = _rotate(q), _rotate(k)
-        if quantised:
-            k, v = int8_rows(k), int8_rows(v)
-        attended = _attend(q, k, v).reshape(len(tokens), -1)
-        x = x + attended @ w[f"{prefix}.self_attn.o_proj.weight"].T
+        cached = (int8_rows(k), int8_rows(v)) if quantised else (k, v)
+        attended = _attend(q, *cached)
+        for first, end in chunks:
+            seen = [
+                np.concatenate([old[:first], own[first:end]])
+                for old, own in zip(cached, (k, v), strict=True)
+            ]
+            attended[first:end] = _attend(q[:end], *seen)[first:]
+        x = x + attended.reshape(len(tokens), -1) @ w[f"{prefix}.self_attn.o_proj.weight"].T
         normed = _norm(x, w[f"{prefix}.post_attention_layernorm.weight"])
         gate = normed @ w[f"{prefix}.mlp.gate_proj.weight"].T
         up = normed @ w[f"{prefix}.mlp.up_proj.weight"].T

@@ -1,4 +1,4 @@
-"""check-upstream on a small release: every verdict, ports, and what it leaves behind."""
+"""check-upstream on a small release: every verdict, ports, drift, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from ab_fixtures import Files, Patches, Stack, make
 from series_lab import REASON, make_sdist
+
+from scripts.common import PATCHES
+from scripts.series.upstream import differing
 
 VERSION = "9.9.9"
 
@@ -25,7 +28,7 @@ BASE: Files = {
     **{f"vllm/{name}.py": lines() for name in "abdegh"},
     **{f"vllm/{name}.py": lines(line30=ONLY) for name in "cf"},
 }
-PATCHES: Patches = [
+STACK: Patches = [
     ("Clean", REASON, {"vllm/a.py": lines(line10="ours"), "vllm/added.py": "new\n"}),
     ("Moved", REASON, {"vllm/b.py": lines(line10="ours", line25="ours")}),
     ("Fuzzy", REASON, {"vllm/c.py": lines(line10="ours", line30=ONLY)}),
@@ -53,7 +56,7 @@ RELEASE: dict[str, str] = {
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    stack = make(tmp_path_factory.mktemp("original"), BASE, PATCHES)
+    stack = make(tmp_path_factory.mktemp("original"), BASE, STACK)
     folder = stack.root / "patches"
     stack.git("format-patch", "-q", "--full-index", "--root", "-o", str(folder), "HEAD")
     next(folder.glob("0001-*")).unlink()
@@ -180,3 +183,100 @@ def test_a_broken_sdist_is_an_error(stack: Stack) -> None:
     (stack.root / f".cache/vllm-{VERSION}.tar.gz").write_bytes(b"not a tar file")
     assert "can't be unpacked" in check(stack)
     assert not (stack.root / ".work/upstream" / f"vllm-{VERSION}").exists()
+
+
+PLAN = """\
+SIZE = 1
+
+
+class Plan:
+    def cost(self):
+        return 1
+
+    @property
+    def pages(self):
+        return 2
+
+    def price(self):
+        return 3
+
+
+def grouped():
+    return 4
+
+
+def left():
+    return 5
+
+
+def alone():
+    return 6
+"""
+NEW_PLAN = PLAN.replace("return 2", "pages = 2\n        return pages")
+MOVED = NEW_PLAN[: NEW_PLAN.index("def left")]
+ELSEWHERE = "def left():\n    return 55\n\n\nclass Other:\n    def price(self):\n        return 3\n"
+
+
+def test_drift_by_file_and_function(tmp_path: Path) -> None:
+    """The second patch edits what the first adds: its nearest owner in the base is named."""
+    first = PLAN.replace("return 1", "return 10").replace("return 2", "return 20")
+    first = first.replace("SIZE = 1", "SIZE = 10").replace("return 5", "return 50")
+    first += "\n\ndef ours():\n    return 7\n"
+    second = first.replace("return 7", "return 70").replace("return 3", "return 30")
+    second = second.replace("return 6", "return 60")
+    patches: Patches = [
+        ("One", REASON, {"vllm/plan.py": first, "vllm/notes.txt": "b\n", "vllm/kernel.py": "K\n"}),
+        ("Two", REASON, {"vllm/plan.py": second, "vllm/kernel.py": "K2\n", "vllm/gone.py": None}),
+    ]
+    base = {"vllm/plan.py": PLAN, "vllm/notes.txt": "a\n", "vllm/gone.py": "def f():\n    ...\n"}
+    stack = make(tmp_path, base, patches)
+    stack.run("scripts.series", "export")
+    (stack.root / ".cache").mkdir(exist_ok=True)
+    release = {"vllm/plan.py": MOVED.replace("    def price(self):\n        return 3\n", "")}
+    release |= {"vllm/other.py": ELSEWHERE, "vllm/notes.txt": "a\n"}
+    (stack.root / f".cache/vllm-{VERSION}.tar.gz").write_bytes(make_sdist(release, VERSION))
+    check(stack)
+    report = json.loads((stack.root / f".work/upstream/{VERSION}.json").read_text())
+    found = {
+        (one["patch"][:4], one["file"].removeprefix("vllm/"), one["function"]): one["state"]
+        for one in report["drift"]
+    }
+    assert found == {
+        ("0001", "plan.py", ""): "changed",
+        ("0001", "plan.py", "Plan.cost"): "same",
+        ("0001", "plan.py", "Plan.pages"): "changed",
+        ("0001", "plan.py", "left"): "moved",
+        ("0001", "notes.txt", ""): "same",
+        ("0002", "plan.py", ""): "changed",
+        ("0002", "plan.py", "Plan.price"): "vanished",
+        ("0002", "plan.py", "alone"): "vanished",
+        ("0002", "gone.py", "f"): "vanished",
+    }
+    notes = {one["function"]: one["note"] for one in report["drift"]}
+    assert notes["left"] == "to vllm/other.py, +1 -1 lines"
+    assert notes["Plan.pages"] == "+2 -1 lines"
+    assert notes["f"] == "with its file"
+
+
+def test_new_files_are_the_same_in_a_port(stack: Stack) -> None:
+    """0001 adds vllm/added.py, 0007 edits it; a port of 0007 that edits it otherwise has to say."""
+    write_series(stack, "0003-Fuzzy.patch", "0004-Conflict.patch")
+    check(stack, code=0)
+    port = stack.root / "patches/ports" / VERSION / "0007-On-top.patch"
+    tree = stack.root / f".work/upstream/vllm-{VERSION}"
+    (tree / "vllm/added.py").write_text("new\nother\n")
+    stack.git("commit", "--quiet", "--all", "--amend", "--no-edit", cwd=tree)
+    shown = ("format-patch", "-1", "--full-index", "--stdout")
+    port.write_text(stack.git(*shown, cwd=tree))
+    output = check(stack)
+    assert "not the same file in both: vllm/added.py, in 0007-On-top.patch" in output
+    assert "no line `Differs: vllm/added.py: REASON`" in output
+    explained = f"{REASON}Differs: vllm/added.py: the release has another word for it\n"
+    stack.git("commit", "--quiet", "--amend", f"--message=On top\n\n{explained}", cwd=tree)
+    port.write_text(stack.git(*shown, cwd=tree))
+    check(stack, code=0)
+
+
+def test_kernels_of_the_series_are_the_same_in_its_ports() -> None:
+    for folder in sorted((PATCHES / "ports").iterdir()):
+        assert [one for one in differing(folder.name) if not one.explained] == []

@@ -17,6 +17,7 @@ LIFTED = "Per-token-head KV cache tests require GPU."
 matched: set[tuple[str, str]] = set()
 exceptions = [(path, name) for path, name in json.loads(os.environ["UPSTREAM_EXCEPT"])]
 outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+failed: set[str] = set()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,9 +44,18 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     path = report.nodeid.partition("::")[0]
     if report.when == "call" or report.outcome != "passed":
         outcomes[path][report.outcome] += 1
+    if report.outcome == "failed":
+        failed.add(report.nodeid)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A file that can't be imported has no tests, and yet it fails."""
+    if report.outcome == "failed":
+        outcomes[report.nodeid.partition("::")[0]]["failed"] += 1
+        failed.add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
     absent = [list(one) for one in exceptions if one not in matched]
-    report = {"outcomes": outcomes, "absent": absent}
+    report = {"outcomes": outcomes, "failed": sorted(failed), "absent": absent}
     Path(os.environ["UPSTREAM_REPORT"]).write_text(json.dumps(report))

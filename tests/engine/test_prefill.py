@@ -1,0 +1,126 @@
+"""Prefill through a small scratch in the engine: chunks, mixed steps, prefix cache, speculation."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_llama
+from engine_client import Engine
+from float64_reference import log_probabilities
+
+# float32 against float64, as in test_engine.py.
+TOLERANCE = 1e-3
+# Chunks of 24 tokens, ranges of 32 keys: a prompt of 80 takes both several times.
+CHUNK, RANGE = 24, 32
+
+
+def prefill_engine(checkpoint: Path, name: str, blocks: int, **options: Any) -> Engine:
+    options |= {"max_num_batched_tokens": CHUNK, "range_tokens": RANGE}
+    log = checkpoint / f"{name}.log"
+    on = {"VLLM_QUANT_KV_PREFILL": "1"}
+    return Engine(checkpoint, "int8_per_token_head", log, blocks, options, on)
+
+
+@pytest.fixture(scope="module")
+def engine(checkpoint: Path) -> Iterator[Engine]:
+    engine = prefill_engine(checkpoint, "prefill", 12)
+    yield engine
+    engine.close()
+
+
+def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
+    """A request with a random prompt."""
+    prompt = np.random.default_rng(seed).integers(1, tiny_llama.VOCABULARY, length).tolist()
+    return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
+
+
+def alone(engine: Engine, *requests: dict[str, Any]) -> list[list[int]]:
+    """Each request's tokens when it has the engine for itself."""
+    return [engine.play(one | {"arrives": 0})["tokens"][0] for one in requests]
+
+
+def repetitive(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
+    """A request whose prompt repeats itself, so that n-grams are found in it."""
+    few = np.random.default_rng(seed).integers(1, tiny_llama.VOCABULARY, 5)
+    return {"prompt": np.resize(few, length).tolist(), "tokens": tokens, "arrives": arrives}
+
+
+def test_chunks_and_ranges_are_what_they_should_be(engine: Engine) -> None:
+    got = engine.play(request(11, 80, tokens=2))
+    # Chunks begin at 0, 24 and 48, in two layers each; the last 8 tokens are few enough for the
+    # fused kernel.
+    assert got["causal"] == 2 * 3
+    assert got["ranges"] == 2 * (0 + 1 + 2)
+
+
+def test_chunks_see_themselves_unquantised_and_their_prefix_dequantised(engine: Engine) -> None:
+    asked = request(12, 70, tokens=8)
+    got = engine.play(asked)
+    tokens = got["tokens"][0]
+    sequence = asked["prompt"] + tokens
+
+    def difference(chunks: list[tuple[int, int]]) -> float:
+        """The largest of the chosen tokens' log-probabilities."""
+        expected = log_probabilities(tiny_llama.weights(), sequence[:-1], chunks=chunks)
+        chosen = expected[-len(tokens) :][np.arange(len(tokens)), tokens]
+        return np.abs(chosen - got["logprobs"][0]).max()
+
+    assert difference([(0, 24), (24, 48), (48, 70)]) <= TOLERANCE
+    assert difference([]) > 10 * TOLERANCE
+    assert difference([(0, 70)]) > 10 * TOLERANCE
+
+
+def test_a_request_that_arrives_while_another_decodes(engine: Engine) -> None:
+    early, late = request(13, 30, tokens=14), request(14, 60, tokens=6, arrives=4)
+    expected = alone(engine, early, late)
+    mixed = engine.play(early, late)
+    assert mixed["most_in_a_step"] == 2
+    assert mixed["ranges"] > 0
+    assert mixed["tokens"] == expected
+
+
+def test_prefix_cache_hits(engine: Engine) -> None:
+    asked = request(15, 60, tokens=6)
+    first = engine.play(asked)
+    second = engine.play(asked, forget=False)
+    assert (first["cached"], second["cached"]) == ([0], [48])
+    # 12 tokens are left to compute, which the fused kernel serves.
+    assert second["causal"] == 0
+    assert second["tokens"] == first["tokens"]
+    longer = asked | {"prompt": asked["prompt"] + request(16, 25, 0)["prompt"]}
+    third = engine.play(longer, forget=False)
+    assert third["cached"] == [48] and third["ranges"] > 0
+    assert third["tokens"] == engine.play(longer)["tokens"]
+
+
+def test_preemption_and_recompute(engine: Engine) -> None:
+    requests = [request(17, 60, tokens=34), request(18, 62, tokens=32)]
+    expected = alone(engine, *requests)
+    together = engine.play(*requests)
+    assert together["preemptions"] >= 1
+    assert together["tokens"] == expected
+
+
+def test_ngram_speculation_with_rejections(engine: Engine, checkpoint: Path) -> None:
+    requests = [
+        repetitive(19, 40, tokens=24),
+        repetitive(20, 33, tokens=20, arrives=3),
+        request(21, 50, tokens=8, arrives=6),
+    ]
+    expected = alone(engine, *requests)
+    speculation = {
+        "method": "ngram",
+        "num_speculative_tokens": 3,
+        "prompt_lookup_max": 2,
+        "prompt_lookup_min": 1,
+    }
+    speculating = prefill_engine(checkpoint, "ngram", 24, speculative_config=speculation)
+    try:
+        got = speculating.play(*requests)
+    finally:
+        speculating.close()
+    assert 0 < got["accepted"] < got["drafted"]
+    assert got["ranges"] > 0
+    assert got["tokens"] == expected

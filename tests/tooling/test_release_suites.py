@@ -1,0 +1,66 @@
+"""The release's suites before and after the series: compared by case, and run in a small part."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import release_suites
+from scripts.common import ROOT, Failure
+
+PATH = "tests/test_x.py"
+
+
+def side(*failed: str) -> dict[str, object]:
+    return {"counts": {"failed": len(failed), "passed": 3}, "failed": list(failed), "output": ""}
+
+
+def test_only_what_fails_with_the_series_alone_is_new() -> None:
+    cell = release_suites.compared(side("a", "b"), side("b", "c"))
+    assert cell["new_failures"] == ["c"] and cell["mended"] == ["a"]
+    assert release_suites.row(PATH, cell) == [PATH, *["2 failed, 3 passed"] * 2, "1"]
+
+
+def test_a_file_that_only_one_side_has() -> None:
+    added = release_suites.compared(None, side())
+    assert release_suites.row(PATH, added) == [PATH, "not there", "0 failed, 3 passed", "none"]
+    gone = release_suites.compared(side("a"), None)
+    assert gone["mended"] == [] and release_suites.row(PATH, gone)[2] == "not there"
+
+
+def test_a_crash_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = tmp_path / "runner.py"
+    runner.write_text("import os\nprint('bye', flush=True)\nos.abort()\n")
+    monkeypatch.setattr(release_suites, "_RUNNER", runner)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / PATH).write_text("")
+    found = release_suites.outcome(tmp_path, PATH, True, "")
+    assert found and found["failed"] == [f"{PATH} (the process)"] and "bye" in found["output"]
+    assert release_suites.outcome(tmp_path, "tests/test_absent.py", True, "") is None
+
+
+def test_a_pattern_without_files_is_refused() -> None:
+    with pytest.raises(Failure, match="no test file of the release is named tests/nothing"):
+        release_suites.files(["tests/nothing*.py"], {"x": ROOT})
+
+
+def test_smoke_runs_both_sides(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.release_suites", "--smoke", "--fresh", "--out", str(out)],
+        cwd=ROOT,
+        env=os.environ | {"DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(out.read_text())
+    (cell,) = result["cells"].values()
+    assert cell["before"]["counts"]["passed"] == cell["after"]["counts"]["passed"] > 0
+    assert result["summary"] == {"files": 1, "new_failures": []}
