@@ -19,3 +19,11 @@ def int8(checkpoint: Path) -> Iterator[Engine]:
     engine = Engine(checkpoint, "int8_per_token_head", checkpoint / "int8.log")
     yield engine
     engine.close()
+
+
+@pytest.fixture(scope="session")
+def int4(checkpoint: Path) -> Iterator[Engine]:
+    """One engine with an INT4 cache."""
+    engine = Engine(checkpoint, "int4_per_token_head", checkpoint / "int4.log")
+    yield engine
+    engine.close()

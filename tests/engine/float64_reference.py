@@ -1,8 +1,9 @@
-"""The tiny Llama in float64, with a cache that holds what the release's INT8 format holds."""
+"""The tiny Llama in float64, with a cache that holds what a compressed format holds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 from tiny_llama import EPSILON, HEAD_SIZE, HEADS, KV_HEADS, LAYERS, ROPE_THETA
 
 SMALLEST_SCALE = 1e-6
@@ -13,6 +14,28 @@ def int8_rows(rows: np.ndarray) -> np.ndarray:
     scale = np.maximum(np.abs(rows).max(axis=-1, keepdims=True) / 127, SMALLEST_SCALE)
     codes = np.sign(rows) * np.floor(np.abs(rows / scale) + 0.5)
     return np.clip(codes, -128, 127) * scale
+
+
+def int4_rows(rows: np.ndarray) -> np.ndarray:
+    """Rotate, quantise to 16 levels behind a zero point, dequantise and rotate back.
+
+    Patch 0004's format: the scale keeps the bits of a float32 above its low eight.
+    """
+    size = rows.shape[-1]
+    hadamard = np.ones((1, 1))
+    while len(hadamard) < size:
+        hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
+    coins = torch.full((size,), 0.5)
+    signs = 2 * torch.bernoulli(coins, generator=torch.Generator().manual_seed(0x9E3779B9)) - 1
+    rotation = hadamard * signs.numpy()
+    rotated = rows @ rotation.T
+    low, high = (edge(rotated, axis=-1, keepdims=True) for edge in (np.min, np.max))
+    scale = np.maximum((high - low) / 15, np.maximum(-low, high) / 120)
+    scale = np.maximum(scale, SMALLEST_SCALE)
+    zero_point = np.sign(-low) * np.floor(np.abs(low / scale) + 0.5)
+    codes = np.clip(np.floor(rotated / scale + zero_point + 0.5), 0, 15)
+    stored = (scale.astype(np.float32).view(np.int32) & -256).view(np.float32)
+    return (codes - zero_point) * stored @ rotation / size
 
 
 def _norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -40,7 +63,7 @@ def _attend(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
 def log_probabilities(
     named: dict[str, np.ndarray],
     tokens: list[int],
-    quantised: bool = True,
+    quantise: Callable[[np.ndarray], np.ndarray] | None = int8_rows,
     chunks: Sequence[tuple[int, int]] = (),
 ) -> np.ndarray:
     """[token, vocabulary] log-probabilities of what follows each token of the sequence.
@@ -59,7 +82,7 @@ def log_probabilities(
             for name in "qkv"
         )
         q, k = _rotate(q), _rotate(k)
-        cached = (int8_rows(k), int8_rows(v)) if quantised else (k, v)
+        cached = (quantise(k), quantise(v)) if quantise else (k, v)
         attended = _attend(q, *cached)
         for first, end in chunks:
             seen = [

@@ -1,12 +1,13 @@
 """The engine over interpreted kernels: against float64, prefix cache, mixing, preemption."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import tiny_llama
 from engine_client import Engine
-from float64_reference import log_probabilities
+from float64_reference import int4_rows, int8_rows, log_probabilities
 
 # float32 against float64 through two layers: 4e-6 was measured, and a code that rounds the other
 # way moves about 1e-3.  The quantisation itself moves 2e-2 and more.
@@ -20,7 +21,10 @@ def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, 
 
 
 def deviations(
-    asked: dict[str, Any], tokens: list[int], logprobs: list[float], quantised: bool = True
+    asked: dict[str, Any],
+    tokens: list[int],
+    logprobs: list[float],
+    quantise: Callable[[np.ndarray], np.ndarray] | None = int8_rows,
 ) -> tuple[float, float]:
     """How far the engine is from the reference that reads the engine's own tokens.
 
@@ -28,7 +32,7 @@ def deviations(
     another token had over the chosen one: a tie in exact numbers may be decided either way.
     """
     sequence = asked["prompt"] + tokens
-    expected = log_probabilities(tiny_llama.weights(), sequence[:-1], quantised)[-len(tokens) :]
+    expected = log_probabilities(tiny_llama.weights(), sequence[:-1], quantise)[-len(tokens) :]
     chosen = expected[np.arange(len(tokens)), tokens]
     return np.abs(chosen - logprobs).max(), (expected.max(axis=-1) - chosen).max()
 
@@ -45,8 +49,18 @@ def test_int8_tokens_equal_the_dequantised_reference(int8: Engine, seed: int, le
 def test_the_reference_tells_int8_from_an_unquantised_cache(int8: Engine) -> None:
     asked = request(3, 37, tokens=20)
     got = int8.play(asked)
-    difference, _ = deviations(asked, got["tokens"][0], got["logprobs"][0], quantised=False)
+    difference, _ = deviations(asked, got["tokens"][0], got["logprobs"][0], quantise=None)
     assert difference > 10 * TOLERANCE
+
+
+def test_int4_tokens_equal_the_dequantised_reference(int4: Engine) -> None:
+    asked = request(3, 37, tokens=20)
+    got = int4.play(asked)
+    difference, lead = deviations(asked, got["tokens"][0], got["logprobs"][0], int4_rows)
+    assert lead <= TOLERANCE
+    assert difference <= TOLERANCE
+    far, _ = deviations(asked, got["tokens"][0], got["logprobs"][0], int8_rows)
+    assert far > 10 * TOLERANCE
 
 
 def test_a_second_identical_prompt_hits_the_prefix_cache(int8: Engine) -> None:
