@@ -55,15 +55,8 @@ def run() -> None:
         "format": parsed.format,
     }
     with Run(NAME, parsed, settings=settings, label=parsed.format, variants=True) as running:
-        copy = bench.copy_bytes_per_s(running)
-        cells = {
-            bench.cell_name(shape, one, parsed.format): partial(
-                measure, running, shape, one, parsed.format, copy
-            )
-            for shape, one in shapes
-        }
-        for name in running.track(cells):
-            running.cell(name, cells[name])
+        timed = partial(measure, running, copy=bench.copy_bytes_per_s(running))
+        bench.measure_all(running, shapes, [parsed.format], timed)
         if parsed.json:
             result.write(parsed.json, _medians(running))
         else:

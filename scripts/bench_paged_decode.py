@@ -57,18 +57,8 @@ def run() -> None:
         for shape in dict.fromkeys(shape for shape, _ in shapes):
             if reason := bench.unavailable(form, shape, running):
                 raise Failure(f"{form.title}, {shape.name}: {reason}\nchoose another --format")
-        copy = bench.copy_bytes_per_s(running)
-        cells = {
-            bench.cell_name(shape, one, variant): partial(
-                bench.fitting,
-                bench.about(shape, one, variant),
-                partial(measure, running, shape, one, variant, copy),
-            )
-            for shape, one in shapes
-            for variant in variants
-        }
-        for name in running.track(cells):
-            running.cell(name, cells[name])
+        timed = partial(measure, running, copy=bench.copy_bytes_per_s(running))
+        bench.measure_fitting(running, shapes, variants, timed)
         running.write({"reference": form.same_as})
     values = running.cells.values
     title = f"Reading {form.title}, a layer; ratio to {form.same_as}"

@@ -55,18 +55,8 @@ def run() -> None:
     names = parsed.format or list(formats())
     settings = {"shapes": [[shape.name, one.spec] for shape, one in shapes], "formats": names}
     with Run(NAME, parsed, settings=settings) as running:
-        copy = bench.copy_bytes_per_s(running)
-        cells = {
-            bench.cell_name(shape, one, name): partial(
-                bench.fitting,
-                bench.about(shape, one, name),
-                partial(measure, running, shape, one, name, copy),
-            )
-            for shape, one in shapes
-            for name in names
-        }
-        for name in running.track(cells):
-            running.cell(name, cells[name])
+        timed = partial(measure, running, copy=bench.copy_bytes_per_s(running))
+        bench.measure_fitting(running, shapes, names, timed)
         running.write({"reference": REFERENCE})
     values = running.cells.values
     for part in ("read", "store"):

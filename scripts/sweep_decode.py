@@ -148,14 +148,7 @@ def run() -> None:
         "format": parsed.format,
     }
     with Run(NAME, parsed, settings=settings, label=parsed.format) as running:
-        cells = {
-            bench.cell_name(shape, one, parsed.format): partial(
-                measure, running, shape, one, parsed.format
-            )
-            for shape, one in shapes
-        }
-        for name in running.track(cells):
-            running.cell(name, cells[name])
+        bench.measure_all(running, shapes, [parsed.format], partial(measure, running))
         found = entries(running.cells.values)
         running.write({"entries": [[*key, *chosen] for key, chosen in found.items()]})
     rows = []

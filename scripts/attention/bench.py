@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from scripts.attention.shapes import Batch, Format, Geometry, batch, batches, format_named, geometry
@@ -109,6 +110,36 @@ def about(shape: Geometry, one: Batch, variant: str) -> dict[str, Any]:
         "context": max(one.seq_lens),
         "format": variant,
     }
+
+
+def measure_all(
+    run: Run,
+    shapes: list[tuple[Geometry, Batch]],
+    variants: Iterable[str],
+    measure: Callable[[Geometry, Batch, str], dict[str, Any]],
+) -> None:
+    """A cell of the run for each shape and variant, behind a progress bar."""
+    cells = {
+        cell_name(shape, one, variant): partial(measure, shape, one, variant)
+        for shape, one in shapes
+        for variant in variants
+    }
+    for name in run.track(cells):
+        run.cell(name, cells[name])
+
+
+def measure_fitting(
+    run: Run,
+    shapes: list[tuple[Geometry, Batch]],
+    variants: Iterable[str],
+    measure: Callable[[Geometry, Batch, str], dict[str, Any]],
+) -> None:
+    """As `measure_all`, with the fields of `about`; a card may be too small for a cell."""
+
+    def cell(shape: Geometry, one: Batch, variant: str) -> dict[str, Any]:
+        return fitting(about(shape, one, variant), partial(measure, shape, one, variant))
+
+    measure_all(run, shapes, variants, cell)
 
 
 def rows(
