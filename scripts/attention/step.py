@@ -221,6 +221,8 @@ class Step:
         from vllm.v1.attention.backend import CommonAttentionMetadata
 
         starts = torch.tensor([0, *itertools.accumulate(self.batch.query_lens)], dtype=torch.int32)
+        # As the engine says it: the host knows the lengths, and a chunk is no verification.
+        prefilling = torch.full((len(self.batch.seq_lens),), self.batch.kind == "prefill")
         return CommonAttentionMetadata(
             query_start_loc=starts.to(self._torch),
             query_start_loc_cpu=starts,
@@ -232,6 +234,8 @@ class Step:
             block_table_tensor=self.block_table,
             slot_mapping=self.new_slots,
             causal=True,
+            is_prefilling=prefilling,
+            seq_lens_cpu_upper_bound=torch.tensor(self.batch.seq_lens, dtype=torch.int32),
         )
 
     @contextmanager
@@ -241,7 +245,7 @@ class Step:
 
         fused = str(int(self.format.fused))
         with (
-            mock.patch.dict(os.environ, VLLM_QUANT_KV_FUSED=fused),
+            mock.patch.dict(os.environ, VLLM_QUANT_KV_FUSED=fused, VLLM_QUANT_KV_PREFILL=fused),
             set_current_vllm_config(self.config),
         ):
             yield

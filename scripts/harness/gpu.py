@@ -125,11 +125,13 @@ def describe(gpu: Gpu) -> dict[str, Any]:
             except library.NVMLError:
                 return None
 
+        capability = ask("CudaComputeCapability")
         set_to, usual = (ask(f"{which}ApplicationsClock", sm) for which in ("", "Default"))
         power = ask("EnforcedPowerLimit")
         return {
             "name": gpu.name,
             "uuid": gpu.uuid,
+            "capability": capability and capability[0] * 10 + capability[1],
             "driver": _text(library.nvmlSystemGetDriverVersion()),
             "memory_bytes": library.nvmlDeviceGetMemoryInfo(handle).total,
             "power_limit_w": power and power / 1000,

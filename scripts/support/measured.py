@@ -69,7 +69,7 @@ def card_of(data: dict[str, Any]) -> str | None:
 def capability_of(card: str, data: dict[str, Any]) -> int:
     """Compute capability times ten: as the result says, else by the card's name."""
     for gpu in (data.get("environment") or {}).get("gpus", []):
-        if "capability" in gpu:
+        if gpu.get("capability"):
             return int(gpu["capability"])
     for name, capability in _cards().items():
         if name in card:
