@@ -1,14 +1,17 @@
 """A process that holds one engine: a line of JSON in is a scenario, a line out is what came of it.
 
 `python engine_host.py MODEL CACHE BLOCKS OPTIONS`.  OPTIONS is a line of JSON too: arguments of
-vllm.LLM, and "range_tokens" to prefill through a scratch of so many.  The tests' own process stays
-free of vllm, so that its platform isn't fixed for the other tests.
+vllm.LLM, "range_tokens" to prefill through a scratch of so many, and "graphs" to replay decodes of
+so many tokens.  The tests' own process stays free of vllm, so that its platform isn't fixed for the
+other tests.
 """
 
 import json
 import sys
 from typing import Any
 
+import torch
+from cpu_graphs import Graphs
 from flash_hook import FlashHook
 from tiny_llama import MAX_LENGTH
 
@@ -32,6 +35,9 @@ def start(model: str, cache: str, blocks: int, options: dict[str, Any]) -> Any:
         disable_log_stats=False,
         seed=0,
     )
+    # Where the CPU has the instructions, a convolution's weights are packed for kernels that have
+    # no float32.
+    torch.cpu._is_avx512_bf16_supported = lambda: False
     return LLM(**arguments | options).llm_engine
 
 
@@ -52,7 +58,9 @@ def counts(engine: Any, hook: FlashHook | None) -> dict[str, int]:
     return sums
 
 
-def play(engine: Any, scenario: dict[str, Any], hook: FlashHook | None) -> dict[str, Any]:
+def play(
+    engine: Any, scenario: dict[str, Any], hook: FlashHook | None, graphs: Graphs | None
+) -> dict[str, Any]:
     """Add each request when its step has come, run until all are done.
 
     A request is {"prompt": token ids, "tokens": how many to generate, "arrives": step}.
@@ -62,6 +70,8 @@ def play(engine: Any, scenario: dict[str, Any], hook: FlashHook | None) -> dict[
     if scenario["forget"]:
         engine.reset_prefix_cache()
     before = counts(engine, hook)
+    if graphs is not None:
+        graphs.modes.clear()
     waiting = dict(enumerate(scenario["requests"]))
     outputs: dict[int, Any] = {}
     step = most = 0
@@ -92,6 +102,7 @@ def play(engine: Any, scenario: dict[str, Any], hook: FlashHook | None) -> dict[
         ],
         "cached": [outputs[index].num_cached_tokens for index in sorted(outputs)],
         "most_in_a_step": most,
+        "modes": graphs.modes if graphs is not None else [],
     } | {key: count - before[key] for key, count in counts(engine, hook).items()}
 
 
@@ -102,9 +113,13 @@ def serve() -> None:
     options = json.loads(sys.argv[4])
     range_tokens = options.pop("range_tokens", None)
     hook = FlashHook(range_tokens) if range_tokens is not None else None
+    sizes = options.pop("graphs", None)
+    graphs = Graphs(sizes) if sizes else None
     engine = start(sys.argv[1], sys.argv[2], int(sys.argv[3]), options)
+    if graphs is not None:
+        graphs.capture(engine)
     for line in sys.stdin:
-        print(json.dumps(play(engine, json.loads(line), hook)), file=answers, flush=True)
+        print(json.dumps(play(engine, json.loads(line), hook, graphs)), file=answers, flush=True)
 
 
 if __name__ == "__main__":
