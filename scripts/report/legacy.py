@@ -1,6 +1,6 @@
-"""Kernel results from before the harness, read as if it had written them.
+"""Results of the series' own kernel benchmark, read as if the harness had written them.
 
-benchmark_quant_kv_attention.py wrote {"cases": {"decode-b1-32k-d256": {"fa3_bf16_us": ...}}}.
+benchmark_quant_kv_attention.py writes {"cases": {"decode-b1-32k-d256": {"fa3_bf16_us": ...}}}.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ _CASE = re.compile(
     r"(decode|verify(?P<queries>\d+))-(?:b(?P<count>\d+)-(?P<k>\d+)k|ragged)-d(?P<d>\d+)"
 )
 _GEOMETRY = {"256": "qwen3.6-27b", "128": "laguna-xs"}
-_FORMATS = {"fa3_bf16_us": "fa-bf16", "fa3_fp8_us": "fa-fp8", "unified_us": "int8-stock"}
+_FORMATS = {"fa3_bf16_us": "fa-bf16", "fa3_fp8_us": "fa-fp8"}
 
 
 def cells(data: dict[str, Any]) -> dict[str, Any]:
     """The file's cases as cells of bench_quant_vs_flash; those of the launch table as it is now."""
     found = {}
+    fused = data.get("format", "int8")
     for name, case in data["cases"].items():
         match = _CASE.fullmatch(name)
         if not match:
             continue
         times = {form: case[key] for key, form in _FORMATS.items() if key in case}
+        if "unified_us" in case:
+            times[f"{fused}-stock"] = case["unified_us"]
         launch = case["fused"][case.get("launch_table_now", "table")]
         if "median_us" in launch:
-            times["int8"] = launch["median_us"]
+            times[fused] = launch["median_us"]
         about = _about(match)
         for form, median in times.items():
             key = f"{about['geometry']}/{about['batch']}/{form}"

@@ -15,7 +15,7 @@ from scripts.report.load import RESULTS, Result, named
 
 PLOTS = "plots"
 KERNELS = ("bench_quant_vs_flash", "bench_paged_decode")
-LEGACY = "decode-int8"
+LEGACY = ("decode-int8", "decode-int4")
 
 # What the whole set consists of: script -> what it shows.
 EXPECTED = {
@@ -45,6 +45,8 @@ class Page:
         self.add("# Report\n\nMade by `make report` from the JSON files in this folder.")
         self._origin()
         self._kernels()
+        self._chunks()
+        self._engine()
         self._capacity()
         self._others()
         self._absent()
@@ -74,7 +76,7 @@ class Page:
     def _kernels(self) -> None:
         self.add("## Kernels")
         sources = [(one, one.cells) for one in named(self.results, *KERNELS)]
-        sources += [(one, legacy.cells(one.data)) for one in named(self.results, LEGACY)]
+        sources += [(one, legacy.cells(one.data)) for one in named(self.results, *LEGACY)]
         for one, cells in sources:
             self.add(f"### {one.place}: {one.name}\n\n[{one.shown}]({one.shown})")
             copy = cells.get(bench.COPY, {}).get("bytes_per_s")
@@ -105,6 +107,48 @@ class Page:
                 path = self._plot(f"{one.slug}-{kind}-{shape}")
                 drawn = plots.kernel_time(path, cells, shape, kind, copy)
                 self._show(path, drawn, f"{kind}, {shape}")
+
+    def _chunks(self) -> None:
+        for one in named(self.results, "prefill"):
+            self.add(f"## {one.place}: prefill through the scratch\n\n[{one.shown}]({one.shown})")
+            rows = []
+            for step, formats in one.data["chunks"].items():
+                for form, value in formats.items():
+                    ours = value["scratch"]
+                    rate = ours["stages"].get("dequantize_tb_s")
+                    rows.append(
+                        [
+                            step,
+                            form,
+                            f"{value['fa3_bf16_us']:,.0f}",
+                            f"{ours['median_us']:,.0f}",
+                            f"{value['ratio_to_fa3_bf16']:.3f}",
+                            "-" if rate is None else f"{rate:.2f}",
+                            f"{ours['error']:.1e}",
+                        ]
+                    )
+            headings = ("step", "format", "FA3 BF16 µs", "µs", "ratio", "TB/s", "error")
+            self.add(table(headings, rows))
+
+    def _engine(self) -> None:
+        for one in named(self.results, "engine"):
+            self.add(
+                f"## {one.place}: the engine\n\n{one.data['what']}\n\n[{one.shown}]({one.shown})"
+            )
+            keys = ("ttft_s", "decode_ms", "mixed_ms_median", "mixed_ms_max", "new_ttft_s")
+            rows = [
+                [name, *(f"{engine['median_of_3'][key]:.3f}" for key in keys)]
+                for name, engine in one.data["engines"].items()
+            ]
+            rows += [
+                [f"{name}, over BF16", *(f"{ratios[key]:.3f}" for key in keys)]
+                for name, ratios in one.data["ratio_to_bf16"].items()
+            ]
+            headings = (
+                "engine", "first token s", "decode ms", "step while a prompt arrives ms",
+                "longest ms", "new one's first token s",
+            )  # fmt: skip
+            self.add(table(headings, rows))
 
     def _capacity(self) -> None:
         for one in named(self.results, "capacity"):
