@@ -34,6 +34,7 @@ def test_on_a_gpu_it_records_card_clocks_and_slowdowns(bench: Bench) -> None:
     environment = bench.result(ON_GPU)["environment"]
     (card,) = environment["gpus"]
     assert (card["name"], card["uuid"], card["driver"]) == ("NVIDIA H200", "GPU-aaaa", "580.1")
+    assert card["capability"] == 90
     assert card["clocks_locked"] is True and card["sm_clock_mhz"]["applications"] == 1410
     assert environment["load"] == {
         "sm_clock_mhz": [1755, 1755],

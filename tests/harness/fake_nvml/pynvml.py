@@ -55,6 +55,10 @@ def nvmlDeviceGetName(handle: dict[str, Any]) -> bytes:
     return handle["name"].encode()  # older releases answer in bytes
 
 
+def nvmlDeviceGetCudaComputeCapability(handle: dict[str, Any]) -> tuple[int, int]:
+    return handle.get("capability", (9, 0))
+
+
 def nvmlDeviceGetComputeRunningProcesses(handle: dict[str, Any]) -> list[SimpleNamespace]:
     return [SimpleNamespace(pid=pid) for pid in handle.get("pids", [])]
 
