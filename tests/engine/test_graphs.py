@@ -39,7 +39,7 @@ def pair(model: Path, cache: str, sizes: list[int], **options: Any) -> Iterator[
         engine.close()
 
 
-@pytest.fixture(scope="module", params=["int8_per_token_head", "int4_per_token_head"])
+@pytest.fixture(scope="module", params=["int8_per_token_head"])
 def verifying(request: pytest.FixtureRequest, checkpoint: Path) -> Iterator[tuple[Engine, ...]]:
     """Graphs of 1 to 4 verifications of 1 + DRAFTS tokens; and an engine without."""
     sizes = [(1 + DRAFTS) * requests for requests in (1, 2, 4)]

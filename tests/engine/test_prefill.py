@@ -97,6 +97,7 @@ def test_a_request_that_arrives_while_another_decodes(engine: Engine) -> None:
     assert mixed["tokens"] == expected
 
 
+@int8_alone
 def test_a_chunk_behind_a_cached_prefix_while_another_decodes(engine: Engine) -> None:
     """The chunk begins at the end of the prefix, alone and beside others."""
     early, late = request(22, 15, tokens=10), request(23, 68, tokens=5, arrives=4)
@@ -113,6 +114,7 @@ def test_a_chunk_behind_a_cached_prefix_while_another_decodes(engine: Engine) ->
     assert mixed["tokens"] == expected
 
 
+@int8_alone
 def test_prefix_cache_hits(engine: Engine) -> None:
     asked = request(15, 60, tokens=6)
     first = engine.play(asked)
