@@ -10,12 +10,12 @@ from tabulate import tabulate  # type: ignore[import-untyped]
 
 from scripts import capacity
 from scripts.attention import bench
-from scripts.report import legacy, plots
+from scripts.report import kernel_benchmark, plots
 from scripts.report.load import RESULTS, Result, named
 
 PLOTS = "plots"
 KERNELS = ("bench_quant_vs_flash", "bench_paged_decode")
-LEGACY = ("decode-int8", "decode-int4")
+BENCHMARKED = ("decode-int8", "decode-int4")
 
 # What the whole set consists of: script -> what it shows.
 EXPECTED = {
@@ -76,7 +76,8 @@ class Page:
     def _kernels(self) -> None:
         self.add("## Kernels")
         sources = [(one, one.cells) for one in named(self.results, *KERNELS)]
-        sources += [(one, legacy.cells(one.data)) for one in named(self.results, *LEGACY)]
+        benchmarked = named(self.results, *BENCHMARKED)
+        sources += [(one, kernel_benchmark.cells(one.data)) for one in benchmarked]
         for one, cells in sources:
             self.add(f"### {one.place}: {one.name}\n\n[{one.shown}]({one.shown})")
             copy = cells.get(bench.COPY, {}).get("bytes_per_s")

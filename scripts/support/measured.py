@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts.attention import shapes
 from scripts.common import Failure
-from scripts.report import legacy
+from scripts.report import kernel_benchmark
 from scripts.report.load import Result
 
 _CARDS = Path(__file__).with_name("cards.toml")
@@ -40,7 +40,7 @@ def steps(results: Iterable[Result]) -> Iterator[Step]:
         card = card_of(result.data)
         if card is None:
             continue
-        cells = legacy.cells(result.data) if "cases" in result.data else result.cells
+        cells = kernel_benchmark.cells(result.data) if "cases" in result.data else result.cells
         for cell in cells.values():
             form = forms.get(cell.get("format", "")) if isinstance(cell, dict) else None
             if form is None or not form.fused or "read" not in cell:

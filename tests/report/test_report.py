@@ -12,7 +12,7 @@ from recorded import all_of_them, kernel_cells, result
 
 from scripts.common import ROOT, Failure
 from scripts.report import __main__ as command
-from scripts.report import legacy, load, page, plots, readme
+from scripts.report import kernel_benchmark, load, page, plots, readme
 from scripts.report.load import Result
 
 
@@ -253,7 +253,7 @@ def test_our_results_render(tmp_path: Path) -> None:
 
 def test_the_first_kernel_results_read_as_the_harness_writes_them() -> None:
     data = json.loads((ROOT / "results/h200/decode-int8.json").read_text())
-    cells = legacy.cells(data)
+    cells = kernel_benchmark.cells(data)
     assert {cell["batch"] for cell in cells.values()} >= {"q1s128k", "q6s32k", "8q1s12k"}
     assert len({cell["batch"] + cell["geometry"] for cell in cells.values()}) == len(data["cases"])
     one = Result(ROOT / "results/h200/decode-int8.json", data)
