@@ -15,8 +15,9 @@ from scripts.common import main
 from scripts.harness import options, show
 from scripts.harness.run import Run
 from scripts.plan import planner
-from scripts.plan.__main__ import measure, memory_bytes
+from scripts.plan.__main__ import measure
 from scripts.plan.geometry import Geometry, find
+from scripts.plan.memory import memory_bytes
 
 NAME = "capacity"
 BEFORE, AFTER = "before", "after"

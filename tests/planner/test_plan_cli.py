@@ -11,6 +11,7 @@ from scripts.common import Failure
 from scripts.plan import __main__ as cli
 from scripts.plan import planner, steptime
 from scripts.plan.geometry import find
+from scripts.plan.memory import memory_bytes
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -30,13 +31,13 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
     ],
 )
 def test_memory(text: str, size: int) -> None:
-    assert cli.memory_bytes(text) == size
+    assert memory_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "lots", "12Gib", "12 parsecs", "-3GiB", "0GiB", "nan", "1e9"])
 def test_nonsense_memory_is_refused(text: str) -> None:
     with pytest.raises(Failure, match="12GiB"):
-        cli.memory_bytes(text)
+        memory_bytes(text)
 
 
 def test_table_and_rivals(
