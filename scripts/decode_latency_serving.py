@@ -1,7 +1,8 @@
 """Milliseconds a token of a single stream after a long prompt, by the real engine.
 
 One engine for each cache format, in a process of its own; each repeat is a new request, of which
-the median step counts.
+the median step counts, over the mean tokens of one where drafts are verified. The first request
+compiles: told of it is its longest step alone. Each format is compared with the first one.
 """
 
 from __future__ import annotations
@@ -10,11 +11,22 @@ from typing import Any
 
 from scripts.common import main
 from scripts.harness import options, show
-from scripts.serving import cells, models
-from scripts.serving.decode import SETTLE
+from scripts.serving import cells, decode, figures, models
+from scripts.serving.figures import Figure
 
 NAME = "decode_latency_serving"
 REPEATS = 5
+FIGURES = (
+    Figure("ms/token", "ms_per_token.p50", ".3f"),
+    Figure("p20", "ms_per_token.p20", ".3f", compared=False),
+    Figure("p80", "ms_per_token.p80", ".3f", compared=False),
+    Figure("ms/step", "step_ms.p50", ".3f"),
+    Figure("longest ms", "longest_ms"),
+    Figure("cold longest ms", "cold.longest_ms", compared=False),
+    Figure("tokens/step", "tokens_per_step"),
+    Figure("first s", "first_token_s.p50", ".3f"),
+    Figure("tokens held", "tokens_held", ",.0f"),
+)
 
 
 def arguments() -> Any:
@@ -45,21 +57,12 @@ def run() -> None:
         measured,
         label=str(parsed.context),
         worker="scripts.serving.decode",
-        context=parsed.context + SETTLE + parsed.tokens + 1,
+        context=parsed.context + decode.room(parsed.tokens, 1 + parsed.drafts),
         requests=1,
+        compared=FIGURES,
     )
-    rows = [
-        [
-            cache,
-            f"{cell['ms_per_token']['p50']:.3f}",
-            f"{cell['ms_per_token']['p20']:.3f} … {cell['ms_per_token']['p80']:.3f}",
-            f"{cell['first_token_s']['p50']:.3f}",
-            f"{cell['tokens_held']:,}",
-        ]
-        for cache, cell in found.items()
-    ]
-    title = f"{model.name}, one request after {parsed.context:,} tokens"
-    show.table(title, ["cache", "ms/token", "p20 … p80", "first s", "tokens held"], rows)
+    title = f"{model.name}, one request after {parsed.context:,} tokens{cells.drafted(parsed)}"
+    show.table(title, *figures.table(found, FIGURES))
     print(path)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from scripts.common import Failure
 from scripts.harness.run import Run
-from scripts.serving import child
+from scripts.plan.memory import memory_bytes
+from scripts.serving import child, figures, formats
 from scripts.serving.engines import Settings
 from scripts.serving.models import Model
 
@@ -17,7 +19,11 @@ CACHES = ("auto", "int8_per_token_head", "int4_per_token_head")
 
 
 def add_flags(parser: argparse.ArgumentParser, context: int | None = None) -> None:
-    """The flags of engines; `context`: the default length of a prompt, None: no such flag."""
+    """The flags of engines.
+
+    context: the default length of a made-up prompt; None: the script has prompts of its own, and
+    neither their length nor drafts are asked for.
+    """
     parser.add_argument(
         "--caches",
         nargs="+",
@@ -29,18 +35,57 @@ def add_flags(parser: argparse.ArgumentParser, context: int | None = None) -> No
         parser.add_argument(
             "--context", type=int, default=context, help=f"tokens of a prompt (default {context:,})"
         )
+        parser.add_argument(
+            "--drafts",
+            type=_drafts,
+            default=0,
+            metavar="N",
+            help="verify N tokens a step that n-grams of the prompt propose; the prompts repeat "
+            "themselves then (default 0: no speculation)",
+        )
+    else:
+        parser.set_defaults(drafts=0)
     parser.add_argument(
         "--chunk", type=int, default=2048, help="most tokens of a step (default 2,048)"
     )
     parser.add_argument(
-        "--memory", type=float, default=0.5, help="share of the GPU's memory (default 0.5)"
+        "--memory",
+        type=memory,
+        default=0.5,
+        help="the cache's memory, such as 9GiB, or the share of the GPU's that the whole engine "
+        "takes (default 0.5)",
     )
+
+
+def memory(text: str) -> float:
+    """A share of the GPU's memory (float, at most 1) or bytes of the cache (int)."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    return share if 0 < share <= 1 else memory_bytes(text)
+
+
+def _drafts(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("give a number of 0 or more")
+    return number
+
+
+def drafted(parsed: argparse.Namespace) -> str:
+    """What a table's title says of drafts."""
+    return f", drafts of {parsed.drafts}" if parsed.drafts else ""
 
 
 def settings(
     run: Run, parsed: argparse.Namespace, model: Model, cache: str, *, context: int, requests: int
 ) -> Settings:
-    """An engine for requests of `context` tokens in all. Raises Failure if the model can't."""
+    """An engine for requests of `context` tokens in all.
+
+    Raises Failure if the model takes less, or if vllm/ doesn't know the cache format.
+    """
+    formats.require(cache)
     if context > model.limit:
         raise Failure(
             f"{model.name} takes {model.limit:,} tokens at most, not {context:,}: give a shorter "
@@ -58,6 +103,7 @@ def settings(
         interpreted=not run.gpus,
         graphs=[*sizes, requests],
         memory=parsed.memory,
+        drafts=parsed.drafts,
     )
 
 
@@ -71,19 +117,27 @@ def run(
     worker: str,
     context: int,
     requests: int,
+    compared: Sequence[figures.Figure],
 ) -> tuple[dict[str, Any], Path]:
     """Every cache format's cell, what `worker` answers, and the result's path.
 
     measured: what the worker measures, in its job and in the result's settings; context: tokens
-    of a request in all, `requests` of them at a time.
+    of a request in all, `requests` of them at a time; compared: what the result's summary gives as
+    ratios to the first format.
     """
-    about = measured | {"model": model.name, "chunk": parsed.chunk, "memory": parsed.memory}
-    with Run(name, parsed, settings=about, label=f"{model.name.lower()}-{label}") as this:
+    shared = ("chunk", "memory", "drafts")
+    about = measured | {"model": model.name} | {key: getattr(parsed, key) for key in shared}
+    label = f"{model.name.lower()}-{label}" + (f"-drafts{parsed.drafts}" if parsed.drafts else "")
+    with Run(name, parsed, settings=about, label=label) as this:
+        # All of them at once: what one refuses is told before another is measured.
+        engines = {
+            cache: settings(this, parsed, model, cache, context=context, requests=requests)
+            for cache in parsed.caches
+        }
 
         def cell(cache: str) -> Any:
-            engine = settings(this, parsed, model, cache, context=context, requests=requests)
-            job = measured | {"engine": engine.dump(), "vocabulary": model.vocabulary}
+            job = measured | {"engine": engines[cache].dump(), "vocabulary": model.vocabulary}
             return child.measure(worker, job, cache, this.console)
 
         found = {cache: this.cell(cache, partial(cell, cache)) for cache in parsed.caches}
-        return found, this.write()
+        return found, this.write(figures.summary(found, compared))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,8 +16,10 @@ class Settings:
     """What an engine is made with, as JSON.
 
     cache: kv_cache_dtype. chunk: most tokens of a step. chunk_each: most tokens of a step that one
-    request's prompt gets (0: no limit). requests: most at a time. graphs: full decode graphs of
-    these batch sizes; none: eager. memory: share of the GPU's.
+    request's prompt gets (0: no limit). requests: most at a time. graphs: full decode graphs of so
+    many requests; none: eager. memory: the cache's bytes (int), or the share of the GPU's that the
+    whole engine takes (float). drafts: tokens that n-grams of the request's own tokens propose
+    for each step (0: no speculation).
     """
 
     model: str
@@ -31,6 +33,12 @@ class Settings:
     chunk_each: int = 0
     graphs: list[int] = field(default_factory=list)
     memory: float = 0.5
+    drafts: int = 0
+
+    @property
+    def queries(self) -> int:
+        """Tokens of a request that a decoding step takes."""
+        return 1 + self.drafts
 
     def dump(self) -> dict[str, Any]:
         return asdict(self)
@@ -46,21 +54,29 @@ def arguments(settings: Settings) -> dict[str, Any]:
         "skip_tokenizer_init": True,
         "max_model_len": settings.context,
         "max_num_seqs": settings.requests,
-        "max_num_batched_tokens": max(settings.chunk, settings.requests),
+        "max_num_batched_tokens": max(settings.chunk, settings.requests * settings.queries),
         "long_prefill_token_threshold": settings.chunk_each,
         "enable_prefix_caching": False,
         "seed": 0,
     }
+    if settings.drafts:
+        made["speculative_config"] = {
+            "method": "ngram",
+            "num_speculative_tokens": settings.drafts,
+            "prompt_lookup_max": 4,
+            "prompt_lookup_min": 1,
+        }
     if settings.interpreted:
         made |= {"kv_cache_memory_bytes": INTERPRETED_BYTES, "block_size": 16}
+    elif isinstance(settings.memory, int):
+        made |= {"kv_cache_memory_bytes": settings.memory}
     else:
         made |= {"gpu_memory_utilization": settings.memory}
     if not settings.graphs or settings.interpreted:
         return made | {"enforce_eager": True}
-    graphs = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
-    return made | {
-        "compilation_config": graphs | {"cudagraph_capture_sizes": sorted(settings.graphs)}
-    }
+    sizes = [requests * settings.queries for requests in sorted(settings.graphs)]
+    graphs = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
+    return made | {"compilation_config": graphs}
 
 
 @dataclass
@@ -71,6 +87,14 @@ class Step:
     tokens: dict[str, list[int]]
     finished: dict[str, str]
     """Finish reason by request, of those that ended."""
+
+
+def tokens_per_step(steps: Iterable[Step], requests: Collection[str]) -> float:
+    """Mean tokens that one of the requests gets from a step; 0.0 if none got any."""
+    got = [
+        len(tokens) for step in steps for name, tokens in step.tokens.items() if name in requests
+    ]
+    return sum(got) / len(got) if got else 0.0
 
 
 class Engine:
@@ -121,6 +145,14 @@ class Engine:
         """Steps until no request is left."""
         while self._engine.has_unfinished_requests():
             yield self.step()
+
+    def until(self, *names: str) -> list[Step]:
+        """The steps until each of the requests has got a token."""
+        waiting, steps = set(names), []
+        while waiting:
+            steps.append(self.step())
+            waiting -= steps[-1].tokens.keys()
+        return steps
 
     def drop(self, *names: str) -> None:
         """End requests early; nothing more comes of them."""

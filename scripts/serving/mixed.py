@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from scripts.harness import stats
 from scripts.serving import child
-from scripts.serving.decode import prompt
-from scripts.serving.engines import Engine, Settings
+from scripts.serving.engines import Engine, Settings, Step, tokens_per_step
+from scripts.serving.prompts import prompt
 
 NEW = "arriving"
 
@@ -24,48 +24,69 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     engine = Engine(Settings(**job["engine"]))
     repeats = job["repeats"]
     runs = []
-    # The first one compiles kernels, so it isn't counted.
+    # The first one compiles kernels, so it is told apart.
     for repeat in range(repeats + 1):
         child.progress(repeat, repeats + 1)
         runs.append(arrival(engine, job, repeat))
     child.progress(repeats + 1, repeats + 1)
-    return summary(runs[1:]) | engine.capacity()
+    return summary(runs[1:]) | {"cold": cold(runs[0])} | engine.capacity()
 
 
 def arrival(engine: Engine, job: dict[str, Any], seed: int) -> dict[str, Any]:
-    """One arrival: milliseconds of each step, which of them it came before, first tokens."""
-    around, vocabulary = job["around"], job["vocabulary"]
+    """One arrival: milliseconds of each step, which of them it came before, tokens, first tokens.
+
+    first_token_s tells of the running requests when the first one has a token, and when all have.
+    """
+    around, repeating = job["around"], bool(engine.settings.drafts)
+
+    def add(name: str, length: int, number: int) -> None:
+        made = prompt(length, job["vocabulary"], seed * 100 + number, repeating=repeating)
+        engine.add(name, made, 1 << 20)
+
     running = [f"running {i}" for i in range(job["running"])]
     for i, name in enumerate(running):
-        engine.add(name, prompt(job["context"], vocabulary, seed * 100 + i), 1 << 20)
-    waiting, first = set(running), 0.0
-    while waiting:
-        step = engine.step()
-        first += step.seconds
-        waiting -= step.tokens.keys()
-    steps = [engine.step().seconds for _ in range(around)]
-    engine.add(NEW, prompt(job["arriving"], vocabulary, seed * 100 + 99), 1 << 20)
-    began = len(steps)
-    while True:
-        step = engine.step()
-        steps.append(step.seconds)
-        if NEW in step.tokens:
-            break
-    until = len(steps)
-    steps += [engine.step().seconds for _ in range(around)]
+        add(name, job["context"], i)
+    prefill = engine.until(*running)
+    first = next(i for i, step in enumerate(prefill, 1) if step.tokens)
+    alone = [engine.step() for _ in range(around)]
+    add(NEW, job["arriving"], 99)
+    during = engine.until(NEW)
+    after = [engine.step() for _ in range(around)]
     engine.drop(NEW, *running)
     return {
-        "step_ms": [seconds * 1e3 for seconds in steps],
-        "arrival": began,
-        "first": until,
-        "first_token_s": {"running": first, NEW: sum(steps[began:until])},
+        "prefill_ms": milliseconds(prefill),
+        "step_ms": milliseconds([*alone, *during, *after]),
+        "arrival": len(alone),
+        "first": len(alone) + len(during),
+        "tokens_per_step": {
+            "alone": tokens_per_step(alone, running),
+            "during": tokens_per_step(during, running),
+        },
+        "first_token_s": {
+            "first running": sum(step.seconds for step in prefill[:first]),
+            "running": sum(step.seconds for step in prefill),
+            NEW: sum(step.seconds for step in during),
+        },
+    }
+
+
+def milliseconds(steps: Iterable[Step]) -> list[float]:
+    return [step.seconds * 1e3 for step in steps]
+
+
+def cold(run: dict[str, Any]) -> dict[str, float]:
+    """The longest step of the first arrival: while its prompt was taken in, and of all."""
+    return {
+        "step_ms_max": max(run["step_ms"][run["arrival"] : run["first"]]),
+        "longest_ms": max(run["prefill_ms"] + run["step_ms"]),
     }
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """p50 and p99 between two tokens of a running request, while the prompt is taken in and not.
+    """p50 and p99 between two answers to a running request, while the prompt is taken in and not.
 
-    `step_ms` and `arrival` are those of the run whose new request waited for the median time.
+    An answer is a token, or several where drafts are verified: `tokens_per_step`. `step_ms` and
+    `arrival` are those of the run whose new request waited for the median time.
     """
     waits = [run["first_token_s"][NEW] for run in runs]
     shown = runs[int(np.argsort(waits)[len(waits) // 2])]
@@ -79,12 +100,15 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "step_ms_max": max(during),
         "alone_ms_p50": float(np.quantile(alone, 0.5)),
         "alone_ms_p99": float(np.quantile(alone, 0.99)),
-        "first_token_s": {
-            name: stats.spread([run["first_token_s"][name] for run in runs])["p50"]
-            for name in ("running", NEW)
-        },
+        "tokens_per_step": medians(runs, "tokens_per_step"),
+        "first_token_s": medians(runs, "first_token_s"),
         "repeats": len(runs),
     }
+
+
+def medians(runs: list[dict[str, Any]], key: str) -> dict[str, float]:
+    """The median over the runs of each figure under a key."""
+    return {name: float(np.median([run[key][name] for run in runs])) for name in runs[0][key]}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ RUNS = {
     "teacher torch": ("quality_teacher_forced", "--route", "torch", "--caches", "auto", INT8),
     "paired": ("quality_paired_tasks", "--caches", "auto", INT8),
     "decode": ("decode_latency_serving", "--caches", INT8),
-    "mixed": ("mixed_serving", "--caches", INT8),
+    "mixed": ("mixed_serving", "--caches", INT8, "--drafts", "2"),
     "longctx": ("longctx_code_serving", "--caches", INT8),
 }
 Result = Callable[[str], dict[str, Any]]

@@ -1,5 +1,6 @@
 """The parts of the serving scripts that need no engine."""
 
+import argparse
 import io
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from scripts.common import ROOT, Failure
-from scripts.serving import child, mixed, models
-from scripts.serving.engines import Settings, arguments
+from scripts.serving import cells, child, decode, figures, formats, mixed, models
+from scripts.serving.engines import Engine, Settings, Step, arguments
+from scripts.serving.prompts import PERIOD, prompt
 
 SETTINGS = Settings("m", "int8_per_token_head", "bfloat16", "dummy", 4096, 4, 2048, False)
 WORKER = """
@@ -70,7 +72,88 @@ def test_graphs_are_captured_on_a_gpu_alone() -> None:
 
 
 def test_a_step_takes_at_least_a_token_of_each_request() -> None:
-    assert arguments(replace(SETTINGS, chunk=2, requests=4))["max_num_batched_tokens"] == 4
+    few = replace(SETTINGS, chunk=2, requests=4)
+    assert arguments(few)["max_num_batched_tokens"] == 4
+    assert arguments(replace(few, drafts=2))["max_num_batched_tokens"] == 12
+
+
+def test_drafts_come_from_n_grams_and_graphs_fit_them() -> None:
+    assert "speculative_config" not in arguments(SETTINGS)
+    made = arguments(replace(SETTINGS, graphs=[1, 2, 4, 9], drafts=5))
+    assert made["speculative_config"]["method"] == "ngram"
+    assert made["speculative_config"]["num_speculative_tokens"] == 5
+    assert made["compilation_config"]["cudagraph_capture_sizes"] == [6, 12, 24, 54]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "taken"),
+    [
+        ("9GiB", "kv_cache_memory_bytes", 9 << 30),
+        ("1048576", "kv_cache_memory_bytes", 1 << 20),
+        ("0.25", "gpu_memory_utilization", 0.25),
+        ("1", "gpu_memory_utilization", 1.0),
+    ],
+)
+def test_memory_is_the_caches_bytes_or_a_share_of_the_gpus(
+    text: str, kind: str, taken: float
+) -> None:
+    made = arguments(replace(SETTINGS, memory=cells.memory(text)))
+    kinds = {"kv_cache_memory_bytes", "gpu_memory_utilization"}
+    assert {name: value for name, value in made.items() if name in kinds} == {kind: taken}
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "much"])
+def test_no_memory_is_refused(text: str) -> None:
+    with pytest.raises(Failure, match="no memory size"):
+        cells.memory(text)
+
+
+def flags(*words: str, context: int | None = 64) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    cells.add_flags(parser, context=context)
+    return parser.parse_args(words)
+
+
+def test_drafts_are_for_scripts_that_make_their_prompts_up() -> None:
+    assert flags("--drafts", "3").drafts == 3
+    assert flags().drafts == flags(context=None).drafts == 0
+    for wrong in (["--drafts", "-1"], ["--drafts", "few"]):
+        with pytest.raises(SystemExit):
+            flags(*wrong)
+    with pytest.raises(SystemExit):
+        flags("--drafts", "3", context=None)
+
+
+def test_a_format_is_taken_if_the_tree_knows_it(tmp_path: Path) -> None:
+    assert {*cells.CACHES, "fp8"} <= set(formats.known())
+    with pytest.raises(Failure, match="make apply"):
+        formats.require("auto", tmp_path)
+    listed = tmp_path / formats.LISTED
+    listed.parent.mkdir(parents=True)
+    listed.write_text('CacheDType = Literal["auto", "int4_kivi"]\n')
+    formats.require("int4_kivi", tmp_path)
+    with pytest.raises(Failure, match="int3: it knows auto, int4_kivi"):
+        formats.require("int3", tmp_path)
+    listed.write_text("CacheDType = str\n")
+    with pytest.raises(Failure, match="can't be told"):
+        formats.known(tmp_path)
+
+
+def test_an_unknown_format_is_refused_before_any_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(*_: Any) -> None:
+        raise AssertionError("an engine was started")
+
+    monkeypatch.setattr(child, "measure", started)
+    with pytest.raises(Failure, match="no cache format int3"):
+        # As cells.run does it for all formats, before the first is measured.
+        cells.settings(
+            argparse.Namespace(gpus=[]),
+            flags(),
+            models.find("dummy-24q4kv-d256", smoke=False),
+            "int3",
+            context=64,
+            requests=1,
+        )
 
 
 def test_an_engine_never_shares_prefixes_or_needs_a_tokenizer() -> None:
@@ -84,6 +167,7 @@ def one_run(step_ms: list[float], arrival: int, first: int) -> dict[str, Any]:
         "step_ms": step_ms,
         "arrival": arrival,
         "first": first,
+        "tokens_per_step": {"alone": 1.0, "during": 1.0},
         "first_token_s": {"running": 1.0, mixed.NEW: waited},
     }
 
@@ -100,6 +184,105 @@ def test_times_between_tokens_are_told_apart_from_those_alone() -> None:
     # The run that waited for the median time is the one shown.
     assert found["step_ms"] == runs[2]["step_ms"] and found["arrival"] == 2
     assert found["first_token_s"][mixed.NEW] == pytest.approx(0.05)
+
+
+class Scripted(Engine):
+    """An engine whose steps are given."""
+
+    def __init__(self, steps: list[Step], drafts: int = 0) -> None:
+        self.settings = replace(SETTINGS, drafts=drafts)
+        self.script = iter(steps)
+        self.prompts: dict[str, list[int]] = {}
+        self.dropped: set[str] = set()
+
+    def add(self, name: str, prompt: list[int], tokens: int, ends: Any = None) -> None:
+        self.prompts[name] = prompt
+
+    def step(self) -> Step:
+        return next(self.script)
+
+    def steps(self) -> Any:
+        return self.script
+
+    def drop(self, *names: str) -> None:
+        self.dropped |= set(names)
+
+
+def taken(seconds: float, **tokens: int) -> Step:
+    """A step that gives so many tokens to requests, `running_0` to "running 0"."""
+    named = {name.replace("_", " "): [7] * count for name, count in tokens.items()}
+    return Step(seconds, named, {})
+
+
+def test_an_arrival_is_told_step_by_step() -> None:
+    steps = [
+        taken(1),
+        taken(2, running_0=1),
+        taken(3, running_0=2, running_1=1),
+        # Alone, while the prompt is taken in, and afterwards.
+        taken(0.1, running_0=3, running_1=1),
+        taken(4, running_0=1),
+        taken(9, running_0=1, running_1=1, arriving=1),
+        taken(0.2, running_0=1, running_1=1, arriving=1),
+    ]
+    engine = Scripted(steps, drafts=2)
+    job = {"vocabulary": 256, "running": 2, "context": 8, "arriving": 12, "around": 1}
+    run = mixed.arrival(engine, job, seed=0)
+    assert run["step_ms"] == [100, 4000, 9000, 200] and run["prefill_ms"] == [1000, 2000, 3000]
+    assert (run["arrival"], run["first"]) == (1, 3)
+    assert run["first_token_s"] == {"first running": 3, "running": 6, mixed.NEW: 13}
+    assert run["tokens_per_step"] == {"alone": 2, "during": 1}
+    assert mixed.cold(run) == {"step_ms_max": 9000, "longest_ms": 9000}
+    assert {name: len(made) for name, made in engine.prompts.items()} == {
+        "running 0": 8, "running 1": 8, mixed.NEW: 12,
+    }  # fmt: skip
+    assert engine.dropped == set(engine.prompts)
+
+
+def test_a_stream_counts_tokens_and_leaves_the_first_steps_out() -> None:
+    settling = [taken(5, one=1)] * decode.SETTLE
+    engine = Scripted([taken(1), taken(2, one=1), *settling, *[taken(3, one=2)] * 9], drafts=2)
+    run = decode.stream(engine, {"context": 8, "vocabulary": 256, "tokens": 3}, seed=0)
+    assert run == {
+        "step_ms": 3000, "tokens_per_step": 2, "first_token_s": 3, "longest_ms": 5000,
+    }  # fmt: skip
+    # Two steps were enough for three tokens.
+    assert len(list(engine.script)) == 9 - 2 and engine.dropped == {"one"}
+    told = decode.summary([run | {"longest_ms": 9000}, run, run])
+    assert told["ms_per_token"]["p50"] == 1500 and told["step_ms"]["p50"] == 3000
+    assert told["cold"] == {"longest_ms": 9000} and told["longest_ms"] == 5000
+
+
+def test_a_drafter_finds_what_repeats() -> None:
+    assert prompt(200, 256, 1) == prompt(200, 256, 1) != prompt(200, 256, 2)
+    made = prompt(200, 256, 1, repeating=True)
+    assert len(made) == 200 and made[PERIOD:] == made[:-PERIOD]
+    short = prompt(7, 256, 1, repeating=True)
+    assert len(short) == 7 and short[3:] == short[:-3]
+    assert len(prompt(1, 256, 1, repeating=True)) == 1
+
+
+def test_formats_are_compared_with_the_first() -> None:
+    columns = (
+        figures.Figure("ms", "step.p50"),
+        figures.Figure("cold", "cold", compared=False),
+        figures.Figure("drafts", "drafts", ".0f"),
+    )
+    found = {
+        "auto": {"step": {"p50": 4.0}, "cold": 9.0, "drafts": 0},
+        "int8": {"step": {"p50": 3.0}, "cold": 8.0, "drafts": 2},
+    }
+    assert figures.summary(found, columns) == {
+        "reference": "auto", "ratio": {"int8": {"step.p50": 0.75}},
+    }  # fmt: skip
+    assert figures.table(found, columns) == (
+        ["cache", "ms", "cold", "drafts"],
+        [
+            ["auto", "4.00", "9.00", "0"],
+            ["int8", "3.00", "8.00", "2"],
+            ["int8, over auto", "0.750", "-", "-"],
+        ],
+    )
 
 
 def test_bytes_are_the_tiny_models_tokens() -> None:
