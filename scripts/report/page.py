@@ -184,6 +184,9 @@ class Page:
             self.add(f"## {title}\n\n[{one.shown}]({one.shown})")
             if any(scalars(cell) for cell in one.cells.values()):
                 self.add(cell_table(one.cells))
+            summary = one.data.get("summary", {})
+            if summary.get("ratio"):
+                self.add(f"Over {summary['reference']}:\n\n" + cell_table(summary["ratio"]))
             if draw:
                 path = self._plot(one.slug)
                 self._show(path, draw(path, one.cells), title)

@@ -100,6 +100,8 @@ def test_tables_hold_the_recorded_figures(root: Path) -> None:
     entry = next(line for line in text.splitlines() if "16,1,12,1" in line)
     assert "sm90, int8, 256, 8, few" in entry and "0.650" in entry
     assert "0.625" in text and "truncated.a" in text
+    ratios = text[text.index("Over auto:") :]
+    assert "alone_ms_p50" in ratios and "0.889" in ratios
 
 
 def test_every_plot_is_drawn_and_the_same_bytes_again(root: Path) -> None:
