@@ -82,6 +82,7 @@ def run() -> None:
         settings={name: getattr(parsed, name) for name in names}
         | {"model": model.name, "reference": reference},
         label=model.name.lower(),
+        timed=False,
     ) as this:
 
         def cell(task: str, cache: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ CACHES = ("auto", "int8_per_token_head", "int4_per_token_head")
 SCORES = WORK / "scores"
 # Query tokens that the fused kernels take: their own rows too come out of the cache.
 FUSED_TOKENS = 16
+REQUESTS = 8
+CACHE_BYTES = 2 << 30
 
 
 def arguments() -> Any:
@@ -86,10 +88,11 @@ def job(run: Run, parsed: Any, model: models.Model, cache: str, work: dict[str, 
         dtype=model.dtype,
         weights=model.weights,
         context=parsed.window + 1,
-        requests=8,
-        chunk=8 * FUSED_TOKENS,
+        requests=REQUESTS,
+        chunk=REQUESTS * FUSED_TOKENS,
         chunk_each=FUSED_TOKENS,
         interpreted=not run.gpus,
+        memory=CACHE_BYTES,
     )
     asked = {"engine": settings.dump(), "texts": work}
     return child.measure("scripts.quality.engine_route", asked, cache, run.console)
@@ -142,6 +145,7 @@ def run() -> None:
         settings=settings,
         label=f"{model.name.lower()}-{parsed.route}",
         gpus=1 if parsed.route == "engine" else 0,
+        timed=False,
     ) as this:
         windows = pinned_windows(model, parsed.window, parsed.tokens)
         folder = SCORES / this.key

@@ -15,6 +15,8 @@ from scripts.common import Failure
 
 MAX_UTILISATION = 5  # percent, at the start
 SAMPLES, SAMPLE_S = 5, 0.2
+# NVML's figure looks back and is not low yet right after another run: looks, each of a second.
+ROUNDS = 4
 
 # Reasons that NVML gives for a clock below the highest, as far as they bear on a measurement.
 SLOWDOWNS = {
@@ -99,15 +101,16 @@ def require_idle(gpus: list[Gpu]) -> None:
                     "it would share the bandwidth that is measured: end it, wait for it, or name "
                     "another GPU (CUDA_VISIBLE_DEVICES)"
                 )
-            busy = 0
-            for _ in range(SAMPLES):
-                busy = max(busy, library.nvmlDeviceGetUtilizationRates(handle).gpu)
-                time.sleep(SAMPLE_S)
+            busy = 100
+            for _ in range(ROUNDS):
+                busy = _busy(library, handle)
+                if busy <= MAX_UTILISATION:
+                    break
             if busy > MAX_UTILISATION:
                 raise Failure(
                     f"{gpu.name} ({gpu.uuid}) is {busy} % busy, with no process that NVML shows "
                     f"here (at most {MAX_UTILISATION} % is idle)\n"
-                    "look on the host with nvidia-smi; right after another run, try again"
+                    "look on the host with nvidia-smi"
                 )
 
 
@@ -159,6 +162,15 @@ def load(gpu: Gpu) -> dict[str, Any]:
             if reasons & getattr(library, f"nvmlClocksEventReason{name}")
         ]
         return {"sm_clock_mhz": clock, "slowdowns": slow}
+
+
+def _busy(library: ModuleType, handle: Any) -> int:
+    """The highest utilisation within a second, in percent."""
+    busy = 0
+    for _ in range(SAMPLES):
+        busy = max(busy, library.nvmlDeviceGetUtilizationRates(handle).gpu)
+        time.sleep(SAMPLE_S)
+    return busy
 
 
 def _processes(library: ModuleType, handle: Any) -> set[int]:

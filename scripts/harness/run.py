@@ -35,6 +35,7 @@ class Run:
     label: the result's file name without .json.
     gpus: how many GPUs it measures on; 0: none, it runs on the host alone.
     variants: the old files of a kernel (`make ab-old`) may be in vllm/.
+    timed: it measures times, and must be alone on its GPUs; runs that don't may share them.
 
     Entering raises Failure for each condition that would spoil the result, with the remedy; with
     no GPU, unless it needs none or runs as --smoke.
@@ -50,11 +51,13 @@ class Run:
         label: str = "result",
         gpus: int = 1,
         variants: bool = False,
+        timed: bool = True,
     ) -> None:
         self.name, self.label, self.smoke = name, label, parsed.smoke
         self.settings = settings | {"smoke": parsed.smoke, "repeats": parsed.repeats}
         self.console = Console(stderr=True)
         self._parsed, self._variants, self._files = parsed, variants, files or {}
+        self._timed = timed
         # First of all: it sets variables that torch reads when it is imported.
         self.gpus = device.choose(parsed.smoke, gpus) if gpus else []
         self._held = ExitStack()
@@ -69,8 +72,9 @@ class Run:
         sums = {name: inputs.check(name, path) for name, path in self._files.items()}
         self.inputs = sums
         with self._held as held:
-            held.enter_context(claimed([one.uuid for one in self.gpus]))
-            gpu.require_idle(self.gpus)
+            held.enter_context(claimed([one.uuid for one in self.gpus], shared=not self._timed))
+            if self._timed:
+                gpu.require_idle(self.gpus)
             self._watch = tree.Watch()
             self.record = environment.record(self.gpus)
             about = {
@@ -155,7 +159,7 @@ class Run:
             "dirty": self.dirty,
             "series": self.series.record(),
             "tree": self._watch.checksum,
-            "environment": self.record | {"load": self._loads()},
+            "environment": self.record | {"alone": self._timed, "load": self._loads()},
             "inputs": self.inputs,
             "settings": self.settings,
             "summary": summary or {},

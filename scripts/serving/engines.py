@@ -69,7 +69,8 @@ def arguments(settings: Settings) -> dict[str, Any]:
     if settings.interpreted:
         made |= {"kv_cache_memory_bytes": INTERPRETED_BYTES, "block_size": 16}
     elif isinstance(settings.memory, int):
-        made |= {"kv_cache_memory_bytes": settings.memory}
+        # The share is held against what is free, though the bytes are what the engine takes.
+        made |= {"kv_cache_memory_bytes": settings.memory, "gpu_memory_utilization": 0.01}
     else:
         made |= {"gpu_memory_utilization": settings.memory}
     if not settings.graphs or settings.interpreted:

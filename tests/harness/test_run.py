@@ -160,9 +160,11 @@ def test_another_process_on_the_gpu_is_refused(bench: Bench) -> None:
 
 
 def test_a_busy_gpu_is_refused_and_a_nearly_idle_one_is_not(bench: Bench) -> None:
-    bench.gpus(GPU | {"busy": [0, 6, 0]})
+    bench.gpus(GPU | {"busy": [0, 6]})
     output = bench.run(code=1, GPUS="1")
     assert "6 % busy" in output and "nvidia-smi" in output
+    bench.gpus(GPU | {"busy": [97, 40, 6, 0]})
+    assert "measured already" not in bench.run("--fresh", GPUS="1")
     bench.gpus(GPU | {"busy": [5]})
     bench.run(GPUS="1")
 
@@ -180,6 +182,22 @@ def test_a_second_run_on_the_same_gpu_is_refused_until_the_first_ends(bench: Ben
     first.send_signal(signal.SIGKILL)
     first.wait()
     bench.run(GPUS="1")
+
+
+def test_only_runs_without_times_share_a_gpu(bench: Bench) -> None:
+    bench.gpus(GPU | {"busy": [90], "pids": [1]})
+    first = bench.start(GPUS="1", WAIT="a", UNTIMED="1")
+    assert first.stdout is not None
+    while "waiting" not in first.stdout.readline():
+        pass
+    bench.run(GPUS="1", UNTIMED="1")
+    assert bench.result(ON_GPU)["environment"]["alone"] is False
+    assert "another run of these scripts" in bench.run(code=1, GPUS="1")
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    bench.gpus(GPU)
+    bench.run("--fresh", GPUS="1")
+    assert bench.result(ON_GPU)["environment"]["alone"] is True
 
 
 def test_without_a_gpu_only_a_smoke_run_starts(bench: Bench) -> None:
