@@ -1,8 +1,10 @@
 """The release's own test suites of what the series touches, before and after it: no new failure.
 
 tests/v1/core, tests/v1/attention and the Triton and cache tests of tests/kernels/attention, each
-file in a process of its own: on the plain base in a scratch tree, then on the patched one. Needs a
-GPU; `--smoke` runs a few tests of one file over interpreted kernels.
+file in processes of its own: on the plain base in a scratch tree, then on the patched one. With
+--jobs, files and parts of the large ones run side by side; a case that then fails with the series
+alone is run again on both trees with nothing beside it, and only that counts. Needs a GPU;
+`--smoke` runs a few tests of one file over interpreted kernels.
 """
 
 from __future__ import annotations
@@ -12,6 +14,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +38,17 @@ SUITES = (
     "tests/kernels/attention/test_merge_attn_states.py",
     "tests/quantization/test_per_token_kv_cache.py",
 )
+# Files of many hundred cases, and into how many processes --jobs divides them.
+PARTS = {
+    "tests/kernels/attention/test_cache.py": 8,
+    "tests/kernels/attention/test_triton_unified_attention.py": 8,
+    "tests/kernels/attention/test_prefix_prefill.py": 6,
+    "tests/v1/attention/test_mla_backends.py": 6,
+    "tests/kernels/attention/test_merge_attn_states.py": 4,
+    "tests/v1/attention/test_sparse_mla_backends.py": 3,
+    "tests/v1/attention/test_attention_backends.py": 3,
+    "tests/v1/core/test_scheduler.py": 2,
+}
 SMOKE = ("tests/v1/core/test_kv_cache_utils.py",)
 SMOKE_SELECT = "test_kv_cache_block"
 BEFORE, AFTER = "before", "after"
@@ -38,6 +56,10 @@ _RUNNER = ROOT / "tests" / "upstream" / "release.py"
 # A file that hangs must not take the others' time.
 _LIMIT_S = 3600
 _KEPT = 4000
+# No process is started for less.
+_LEAST_S = 15
+# So many cases of a file are run again.
+_AGAIN = 40
 
 
 def files(patterns: tuple[str, ...] | list[str], trees: dict[str, Path]) -> list[str]:
@@ -54,55 +76,106 @@ def files(patterns: tuple[str, ...] | list[str], trees: dict[str, Path]) -> list
     return sorted(found)
 
 
-def outcome(tree: Path, path: str, native: bool, select: str) -> dict[str, Any] | None:
-    """Counts and failed cases of one file, None where the tree has none.
+def outcome(
+    tree: Path,
+    path: str,
+    native: bool,
+    select: str = "",
+    *,
+    part: str = "0/1",
+    limit_s: float = _LIMIT_S,
+    cases: list[str] | None = None,
+) -> dict[str, Any] | None:
+    """Counts, failed and passed cases of one file, None where the tree has none.
 
-    A process that ends without a report (a crash, the time limit) counts as one failure.
+    part: "2/5" is the third of every five cases; limit_s: of the process; cases: these alone, by
+    name. A process that crashes counts as one failure; of one that the limit ends (`cut`) counts
+    what it had done.
     """
     if not (tree / path).exists():
         return None
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, str(_RUNNER), str(tree), str(report), path]
+        command = [sys.executable, str(_RUNNER), str(tree), str(report), *(cases or [path])]
+        command += ["--part", part, "--limit", str(limit_s)]
         command += ["--native"] if native else []
         command += ["--select", select] if select else []
-        try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=_LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return _ended(path, f"no end within {_LIMIT_S} s")
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
         if not report.exists():
             return _ended(path, done.stdout[-_KEPT:])
         found = json.loads(report.read_text(encoding="utf-8"))
     counts = found["outcomes"].get(path, {})
-    said = found["output"][-_KEPT:] if counts.get("failed") else ""
-    return {"counts": counts, "failed": found.get("failed", []), "output": said}
+    failed = found.get("failed", [])
+    said = found["output"][-_KEPT:] if failed else ""
+    return _side(counts, failed, found.get("passed", []), said, found.get("cut", False))
 
 
 def _ended(path: str, output: str) -> dict[str, Any]:
-    return {"counts": {"failed": 1}, "failed": [f"{path} (the process)"], "output": output}
+    return _side({"failed": 1}, [f"{path} (the process)"], [], output, False)
+
+
+def _side(
+    counts: dict[str, int], failed: list[str], passed: list[str], output: str, cut: bool
+) -> dict[str, Any]:
+    return {"counts": counts, "failed": failed, "passed": passed, "cut": cut, "output": output}
+
+
+def untouched() -> dict[str, Any]:
+    """Of a part for which no time was left."""
+    return _side({}, [], [], "", True)
+
+
+def joined(parts: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """One side of a file from the outcomes of its parts."""
+    there = [part for part in parts if part]
+    if not there:
+        return None
+    counts: Counter[str] = Counter()
+    for part in there:
+        counts.update(part["counts"])
+    return _side(
+        dict(counts),
+        sorted({case for part in there for case in part["failed"]}),
+        sorted({case for part in there for case in part["passed"]}),
+        "\n".join(part["output"] for part in there if part["output"])[-_KEPT:],
+        any(part["cut"] for part in there),
+    )
 
 
 def compared(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
-    """One file's cell: both sides, and the cases that fail only with the series, or no longer."""
+    """One file's cell: both sides, and the cases that fail only with the series, or no longer.
+
+    not_compared: failures with the series of cases that the base, cut, did not reach.
+    """
     old = set(before["failed"]) if before else set()
     new = set(after["failed"]) if after else set()
+    only = new - old
+    unknown = only - set(before["passed"]) if before and before["cut"] else set()
+    mended = old - new if after else set()
+    if after and after["cut"]:
+        mended &= set(after["passed"])
     return {
-        BEFORE: before,
-        AFTER: after,
-        "new_failures": sorted(new - old),
-        "mended": sorted(old - new) if after else [],
+        BEFORE: _kept(before),
+        AFTER: _kept(after),
+        "new_failures": sorted(only - unknown),
+        "not_compared": sorted(unknown),
+        "mended": sorted(mended),
     }
+
+
+def _kept(side: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A side without the many names of what passed."""
+    return side and {key: value for key, value in side.items() if key != "passed"}
 
 
 def row(path: str, cell: dict[str, Any]) -> list[str]:
@@ -115,41 +188,147 @@ def _words(side: dict[str, Any] | None) -> str:
     if side is None:
         return "not there"
     counts = ", ".join(f"{count} {name}" for name, count in sorted(side["counts"].items()))
-    return counts or "no test"
+    return (counts or "no test") + (" (cut)" if side["cut"] else "")
 
 
-def measure(trees: dict[str, Path], path: str, native: bool, select: str) -> dict[str, Any]:
-    """Run one file on both trees."""
-    return compared(*(outcome(trees[side], path, native, select) for side in (BEFORE, AFTER)))
+# What a side of a file, or a part of it, is run by: (tree, path, part) -> `outcome`.
+Runner = Callable[[Path, str, str], dict[str, Any] | None]
+
+
+def measure(trees: dict[str, Path], path: str, run_one: Runner) -> dict[str, Any]:
+    """Run one file on both trees, one process at a time."""
+    return compared(*(run_one(trees[side], path, "0/1") for side in (BEFORE, AFTER)))
+
+
+@contextmanager
+def side_by_side(
+    trees: dict[str, Path], paths: list[str], run_one: Runner, jobs: int
+) -> Iterator[dict[str, Callable[[], dict[str, Any]]]]:
+    """For each file what waits for its cell, while `jobs` processes work; large files come first.
+
+    Leaving it starts no further process.
+    """
+    pool = ThreadPoolExecutor(jobs)
+    order = sorted(paths, key=lambda path: -PARTS.get(path, 1))
+    running = {
+        path: {
+            side: [
+                pool.submit(run_one, trees[side], path, f"{number}/{PARTS.get(path, 1)}")
+                for number in range(PARTS.get(path, 1))
+            ]
+            for side in (BEFORE, AFTER)
+        }
+        for path in order
+    }
+
+    def cell(path: str) -> dict[str, Any]:
+        sides = [[part.result() for part in running[path][side]] for side in (BEFORE, AFTER)]
+        return compared(*map(joined, sides))
+
+    try:
+        yield {path: partial(cell, path) for path in paths}
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def again(cell: dict[str, Any], trees: dict[str, Path], path: str, native: bool) -> dict[str, Any]:
+    """The cell after its doubtful cases ran once more on both trees, with nothing beside them.
+
+    Those that pass then, or that the base shares, are `unsteady`.
+    """
+    doubtful = cell["new_failures"] + cell["not_compared"]
+    cases = [case for case in doubtful if "::" in case][:_AGAIN]
+    if not cases:
+        return cell
+    sides = [outcome(trees[side], path, native, cases=cases) for side in (BEFORE, AFTER)]
+    found = compared(*sides)
+    still = set(found["new_failures"])
+    return cell | {
+        "new_failures": sorted(set(cell["new_failures"]) - set(cases) | still),
+        "not_compared": sorted(set(cell["not_compared"]) - set(cases)),
+        "unsteady": sorted(set(cases) - still),
+        "again": {side: found[side] for side in (BEFORE, AFTER)},
+    }
 
 
 def run() -> int:
     parser = options.parser(NAME, __doc__)
     parser.add_argument("--files", nargs="+", metavar="GLOB", help="other files of the release")
     parser.add_argument("--select", default="", metavar="EXPRESSION", help="pytest's -k")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes at a time (default 1)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=_LIMIT_S,
+        metavar="SECONDS",
+        help=f"of a process; what it had done by then counts (default {_LIMIT_S})",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=float("inf"),
+        metavar="SECONDS",
+        help="of all processes together; what isn't done by then is cut",
+    )
     parsed = parser.parse_args()
     patterns = parsed.files or (SMOKE if parsed.smoke else SUITES)
     select = parsed.select or (SMOKE_SELECT if parsed.smoke and not parsed.files else "")
-    settings = {"files": list(patterns), "select": select}
-    with Run(NAME, parsed, settings=settings) as running:
+    settings = {"files": list(patterns), "select": select, "limit": parsed.limit}
+    if parsed.budget != float("inf"):
+        settings["budget"] = parsed.budget
+    with Run(NAME, parsed, settings=settings, timed=False) as running:
         base = WORK / "release-suites" / "base"
         scratch.checked_out(BASE_VERSION, base)
         check.lend_binaries(base)
         trees = {BEFORE: base, AFTER: VLLM}
         native = bool(running.gpus)
-        cells = {
-            path: partial(measure, trees, path, native, select) for path in files(patterns, trees)
-        }
-        for name in running.track(cells):
-            running.cell(name, cells[name])
-        values = {name: running.cells.values[name] for name in cells}
-        failures = [case for cell in values.values() for case in cell["new_failures"]]
-        running.write({"files": len(values), "new_failures": failures})
+
+        def run_one(tree: Path, path: str, part: str) -> dict[str, Any] | None:
+            left_s = min(parsed.limit, ends - time.monotonic())
+            if left_s < _LEAST_S and (tree / path).exists():
+                return untouched()
+            return outcome(tree, path, native, select, part=part, limit_s=left_s)
+
+        names = files(patterns, trees)
+        ends = time.monotonic() + parsed.budget
+        left = [name for name in names if name not in running.cells.values]
+        if parsed.jobs == 1:
+            for name in running.track(names):
+                running.cell(name, partial(measure, trees, name, run_one))
+        else:
+            with side_by_side(trees, left, run_one, parsed.jobs) as cells:
+                for name in running.track(left):
+                    running.cell(name, cells[name])
+            running.write(summary(running.cells.values, names))
+            for name in [name for name in names if "again" not in running.cells.values[name]]:
+                cell = again(running.cells.values[name], trees, name, native)
+                running.cells.keep(name, cell)
+        values = {name: running.cells.values[name] for name in names}
+        found = summary(values, names)
+        running.write(found)
     headings = ["file", "v" + BASE_VERSION, "with the series", "new failures"]
     show.table("the release's suites", headings, [row(*item) for item in values.items()])
-    for case in failures:
+    for case in found["new_failures"]:
         print(f"new failure: {case}")
-    return 1 if failures else 0
+    for case in found["not_compared"]:
+        print(f"fails, and the base had not reached it: {case}")
+    return 1 if found["new_failures"] else 0
+
+
+def summary(cells: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """What the result tells of all files together."""
+    return {
+        "files": len(names),
+        "new_failures": [case for name in names for case in cells[name]["new_failures"]],
+        "not_compared": [case for name in names for case in cells[name]["not_compared"]],
+        "cut": [name for name in names if _cut(cells[name])],
+    }
+
+
+def _cut(cell: dict[str, Any]) -> bool:
+    return any(cell[side] and cell[side]["cut"] for side in (BEFORE, AFTER))
 
 
 if __name__ == "__main__":

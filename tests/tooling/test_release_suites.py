@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,15 @@ from scripts.common import ROOT, Failure
 PATH = "tests/test_x.py"
 
 
-def side(*failed: str) -> dict[str, object]:
-    return {"counts": {"failed": len(failed), "passed": 3}, "failed": list(failed), "output": ""}
+def side(*failed: str, passed: tuple[str, ...] = (), cut: bool = False) -> dict[str, Any]:
+    counts = {"failed": len(failed), "passed": 3}
+    return {
+        "counts": counts,
+        "failed": list(failed),
+        "passed": list(passed),
+        "cut": cut,
+        "output": "",
+    }
 
 
 def test_only_what_fails_with_the_series_alone_is_new() -> None:
@@ -31,6 +39,41 @@ def test_a_file_that_only_one_side_has() -> None:
     assert release_suites.row(PATH, added) == [PATH, "not there", "0 failed, 3 passed", "none"]
     gone = release_suites.compared(side("a"), None)
     assert gone["mended"] == [] and release_suites.row(PATH, gone)[2] == "not there"
+
+
+def test_of_a_cut_file_only_what_both_sides_reached_is_compared() -> None:
+    before, after = side("a", passed=("b",), cut=True), side("b", "c")
+    cell = release_suites.compared(before, after)
+    assert cell["new_failures"] == ["b"] and cell["not_compared"] == ["c"]
+    assert "passed" not in cell["before"] and release_suites.row(PATH, cell)[1].endswith("(cut)")
+    other = release_suites.compared(side("a", "b"), side(passed=("a",), cut=True))
+    assert other["mended"] == ["a"]
+
+
+def test_parts_make_one_side() -> None:
+    whole = release_suites.joined([side("a", passed=("b",)), None, side("c", cut=True)])
+    assert whole and whole["counts"] == {"failed": 2, "passed": 6} and whole["cut"]
+    assert whole["failed"] == ["a", "c"] and whole["passed"] == ["b"]
+    assert release_suites.joined([None]) is None
+
+
+def test_a_failure_beside_others_counts_if_it_fails_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees = {"before": tmp_path / "old", "after": tmp_path / "new"}
+
+    def alone(tree: Path, path: str, native: bool, *, cases: list[str]) -> dict[str, Any]:
+        failing = {"old": {"x::a"}, "new": {"x::a", "x::b"}}[tree.name]
+        return side(*(case for case in cases if case in failing))
+
+    monkeypatch.setattr(release_suites, "outcome", alone)
+    cell = release_suites.compared(side(), side("x::a", "x::b", "x::c", "x (the process)"))
+    found = release_suites.again(cell, trees, "x", True)
+    assert found["new_failures"] == ["x (the process)", "x::b"]
+    assert found["unsteady"] == ["x::a", "x::c"]
+    assert release_suites.again(release_suites.compared(side(), side()), trees, "x", True) == (
+        release_suites.compared(side(), side())
+    )
 
 
 def test_a_crash_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,8 +94,9 @@ def test_a_pattern_without_files_is_refused() -> None:
 
 def test_smoke_runs_both_sides(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "scripts.release_suites", "--smoke", "--fresh", "--jobs", "2"]
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.release_suites", "--smoke", "--fresh", "--out", str(out)],
+        [*command, "--out", str(out)],
         cwd=ROOT,
         env=os.environ | {"DEVICE": "cpu"},
         capture_output=True,
@@ -63,4 +107,9 @@ def test_smoke_runs_both_sides(tmp_path: Path) -> None:
     result = json.loads(out.read_text())
     (cell,) = result["cells"].values()
     assert cell["before"]["counts"]["passed"] == cell["after"]["counts"]["passed"] > 0
-    assert result["summary"] == {"files": 1, "new_failures": []}
+    assert result["summary"] == {
+        "files": 1,
+        "new_failures": [],
+        "not_compared": [],
+        "cut": [],
+    }

@@ -7,10 +7,12 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +53,20 @@ def exceptions() -> list[tuple[str, str]]:
 
 
 def run(
-    paths: list[str], folder: Path, interpreted: bool, tree: Path = VLLM, select: str = ""
+    paths: list[str],
+    folder: Path,
+    interpreted: bool,
+    tree: Path = VLLM,
+    select: str = "",
+    part: str = "0/1",
+    limit_s: float | None = None,
 ) -> dict[str, Any]:
-    """Run the files of a tree in one process.
+    """Run the files of a tree, or cases by their names, in one process.
 
-    `select` is pytest's -k. Returns {outcomes: counts per file, failed: names of cases,
-    absent: names, output: text}.
+    `select` is pytest's -k; `part`: "2/5" runs the third of every five cases; after `limit_s` the
+    process is ended. Returns {outcomes: counts per file, failed and passed (or skipped): names of
+    cases, absent: names, ended: whether pytest came to its end, cut: whether the limit ended it,
+    output: text}; a process that crashed is among the failed.
     """
     report = folder / "report.json"
     variables = {
@@ -64,6 +74,7 @@ def run(
         "HF_HUB_OFFLINE": "1",
         "UPSTREAM_EXCEPT": json.dumps(exceptions() if interpreted else []),
         "UPSTREAM_REPORT": str(report),
+        "UPSTREAM_PART": part,
         # Before the environment's own path, which leads to vllm/.
         "PYTHONPATH": os.pathsep.join([str(HERE), str(tree)]),
     }
@@ -79,19 +90,38 @@ def run(
         "no:cacheprovider",
         "-q",
     ]
-    done = subprocess.run(
-        [*command, "--no-header", "--tb=short", *(("-k", select) if select else ()), *paths],
-        cwd=tree,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-    )
-    output = done.stdout + done.stderr
-    if not report.exists():
-        raise AssertionError(
-            f"pytest ended with {done.returncode} before any test:\n{output[-8000:]}"
+    log = folder / "output.txt"
+    cut = False
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            [*command, "--no-header", "--tb=short", *(("-k", select) if select else ()), *paths],
+            cwd=tree,
+            env=os.environ | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
-    return json.loads(report.read_text()) | {"output": output}
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            code, cut = 0, True
+        finally:
+            # What it may have started goes with it.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    output = log.read_text(errors="replace")
+    if not report.exists():
+        how = f"was ended after {limit_s:g} s" if cut else f"ended with {code}"
+        raise AssertionError(f"pytest {how} before any test:\n{output[-8000:]}")
+    found = json.loads(report.read_text())
+    if not (found["ended"] or cut):
+        path = paths[0].partition("::")[0]
+        found["failed"].append(f"{path} (the process)")
+        counts = found["outcomes"].setdefault(path, {})
+        counts["failed"] = counts.get("failed", 0) + 1
+    return found | {"cut": cut, "output": output}
 
 
 def main() -> None:
@@ -102,7 +132,11 @@ def main() -> None:
     parser.add_argument("paths", nargs="+")
     parser.add_argument("--native", action="store_true", help="on a GPU, every test")
     parser.add_argument("--select", default="", help="pytest's -k")
+    parser.add_argument("--part", default="0/1", help="2/5: the third of every five cases")
+    parser.add_argument("--limit", type=float, help="seconds after which the process is ended")
     arguments = parser.parse_args()
+    # Then run() ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     out = set() if arguments.native else GPU_FILES
     needs_gpu = [path for path in arguments.paths if path in out]
     left = [path for path in arguments.paths if path not in out]
@@ -115,6 +149,8 @@ def main() -> None:
                 interpreted=not arguments.native,
                 tree=arguments.tree.resolve(),
                 select=arguments.select,
+                part=arguments.part,
+                limit_s=arguments.limit,
             )
     arguments.report.write_text(json.dumps(outcome | {"needs_gpu": needs_gpu}))
 

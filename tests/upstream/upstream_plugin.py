@@ -1,11 +1,15 @@
 """A pytest plugin for the release's own test files, loaded with `-p` in their process.
 
-UPSTREAM_EXCEPT is a JSON list of [path, beginning of a test's name]; UPSTREAM_REPORT is the file
-that gets what happened.
+UPSTREAM_EXCEPT is a JSON list of [path, beginning of a test's name]; UPSTREAM_PART, "2/5" for
+example, leaves the third of every five cases; UPSTREAM_REPORT is the file that gets what happened,
+every second or two, so that a process that is ended leaves what it had done.
 """
 
+import gc
 import json
 import os
+import sys
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -18,6 +22,12 @@ matched: set[tuple[str, str]] = set()
 exceptions = [(path, name) for path, name in json.loads(os.environ["UPSTREAM_EXCEPT"])]
 outcomes: dict[str, Counter[str]] = defaultdict(Counter)
 failed: set[str] = set()
+passed: set[str] = set()
+
+# Seconds between two writings of the report, and bytes that a process may keep on a GPU.
+WRITE_S = 1.0
+KEPT_BYTES = 4 << 30
+_written = time.monotonic()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -36,7 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             node.own_markers = [
                 mark for mark in node.own_markers if mark.kwargs.get("reason") != LIFTED
             ]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    number, _, parts = os.environ.get("UPSTREAM_PART", "0/1").partition("/")
+    kept = kept[int(number) :: int(parts)]
+    chosen = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
 
 
@@ -46,6 +59,19 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         outcomes[path][report.outcome] += 1
     if report.outcome == "failed":
         failed.add(report.nodeid)
+    if report.when == "teardown":
+        if report.nodeid not in failed:
+            passed.add(report.nodeid)
+        if time.monotonic() - _written > WRITE_S:
+            write(ended=False)
+
+
+def pytest_runtest_logfinish() -> None:
+    """The release's cleanup is left out; others use the same GPU."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda and cuda.is_initialized() and cuda.memory_reserved() > KEPT_BYTES:
+        gc.collect()
+        cuda.empty_cache()
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
@@ -56,6 +82,21 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    absent = [list(one) for one in exceptions if one not in matched]
-    report = {"outcomes": outcomes, "failed": sorted(failed), "absent": absent}
-    Path(os.environ["UPSTREAM_REPORT"]).write_text(json.dumps(report))
+    write(ended=True)
+
+
+def write(ended: bool) -> None:
+    """What happened so far, in one step."""
+    global _written
+    report = {
+        "outcomes": outcomes,
+        "failed": sorted(failed),
+        "passed": sorted(passed),
+        "absent": [list(one) for one in exceptions if one not in matched],
+        "ended": ended,
+    }
+    path = Path(os.environ["UPSTREAM_REPORT"])
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(report))
+    part.replace(path)
+    _written = time.monotonic()
