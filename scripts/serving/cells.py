@@ -49,6 +49,9 @@ def add_flags(parser: argparse.ArgumentParser, context: int | None = None) -> No
         "--chunk", type=int, default=2048, help="most tokens of a step (default 2,048)"
     )
     parser.add_argument(
+        "--eager", action="store_true", help="no CUDA graphs (default: full ones of decode steps)"
+    )
+    parser.add_argument(
         "--memory",
         type=memory,
         default=0.5,
@@ -74,8 +77,10 @@ def _drafts(text: str) -> int:
 
 
 def drafted(parsed: argparse.Namespace) -> str:
-    """What a table's title says of drafts."""
-    return f", drafts of {parsed.drafts}" if parsed.drafts else ""
+    """What a table's title says of drafts and graphs."""
+    return (f", drafts of {parsed.drafts}" if parsed.drafts else "") + (
+        ", no CUDA graphs" if parsed.eager else ""
+    )
 
 
 def settings(
@@ -101,7 +106,7 @@ def settings(
         requests=requests,
         chunk=parsed.chunk,
         interpreted=not run.gpus,
-        graphs=[*sizes, requests],
+        graphs=[] if parsed.eager else [*sizes, requests],
         memory=parsed.memory,
         drafts=parsed.drafts,
     )
@@ -125,9 +130,10 @@ def run(
     of a request in all, `requests` of them at a time; compared: what the result's summary gives as
     ratios to the first format.
     """
-    shared = ("chunk", "memory", "drafts")
+    shared = ("chunk", "memory", "drafts", "eager")
     about = measured | {"model": model.name} | {key: getattr(parsed, key) for key in shared}
     label = f"{model.name.lower()}-{label}" + (f"-drafts{parsed.drafts}" if parsed.drafts else "")
+    label += "-eager" if parsed.eager else ""
     with Run(name, parsed, settings=about, label=label) as this:
         # All of them at once: what one refuses is told before another is measured.
         engines = {

@@ -157,6 +157,17 @@ def test_an_unknown_format_is_refused_before_any_engine(monkeypatch: pytest.Monk
         )
 
 
+def test_graphs_can_be_left_out() -> None:
+    def graphs(*more: str) -> list[int]:
+        model = models.find("dummy-24q4kv-d256", smoke=False)
+        run: Any = argparse.Namespace(gpus=["one"])
+        made = cells.settings(run, flags(*more), model, "auto", context=64, requests=3)
+        return made.graphs
+
+    assert graphs() == [1, 2, 3]
+    assert graphs("--eager") == []
+
+
 def test_an_engine_never_shares_prefixes_or_needs_a_tokenizer() -> None:
     made = arguments(SETTINGS)
     assert made["enable_prefix_caching"] is False and made["skip_tokenizer_init"] is True
