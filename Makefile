@@ -64,11 +64,14 @@ report: build ## render results/ into results/REPORT.md, its plots and README's 
 	@$(VENV) -m scripts.report
 
 ## Check
-.PHONY: test test-gpu lint check-series
+.PHONY: test test-gpu validate lint check-series
 test: applied build ## all tests that need no GPU
 	@$(VENV) -m pytest tests
 test-gpu: applied build ## the tests that need a GPU
 	@$(VENV) -m pytest tests --gpu -m gpu
+validate: applied build ## INT4-KIVI's store bit by bit, and its readers against each other (hours without a GPU)
+	@$(VENV) -m scripts.validate_store_equiv
+	@$(VENV) -m scripts.validate_paged_decode
 lint: applied build ## the patch lint, ruff with vLLM's configuration, mypy on scripts/
 	@$(VENV) -m scripts.lint
 check-series: applied build ## each patch at its place: ruff, mypy and its tests (PATCH=, VERSION=, TESTS=all|below|none)

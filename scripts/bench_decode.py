@@ -37,9 +37,10 @@ def measure(run: Run, shape: Geometry, one: Batch, name: str, copy: float) -> di
 
     release()
     # Not against the stock kernel: in an old tree it is what runs.
-    step = Step(shape, one, format_named(name), bench.device(run))
+    form = format_named(name)
+    step = Step(shape, one, form, bench.device(run))
     errors = check(step, None)
-    times = bench.timed(run, step.attend, step.layers, step.cache_bytes, copy)
+    times = bench.timed(run, step.attend, step.layers, step.cache_bytes, copy, form.graphs)
     return bench.about(shape, one, name) | {"errors": errors, "read": times}
 
 

@@ -2,6 +2,7 @@
 
 The fallback gathers the context by its block table, dequantises it and runs torch's attention
 over it. All three read the same tokens; none is timed before its output agrees with float64.
+INT4-KIVI has no stock kernel: in its place is what its backend falls back to, gather and attend.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def measure(run: Run, shape: Geometry, one: Batch, variant: str, copy: float) ->
     if variant != base:
         errors = check_rows(step, dense.checked(step), f"dense fallback, {form.title}")
         call = partial(dense.attend, step)
-    times = bench.timed(run, call, step.layers, step.cache_bytes, copy)
+    times = bench.timed(run, call, step.layers, step.cache_bytes, copy, form.graphs)
     return {"errors": errors, "read": times}
 
 

@@ -46,10 +46,16 @@ def without_drafter(geometry: Geometry, known: dict[str, Geometry]) -> str | Non
 
 
 def cell(geometry: Geometry, dtype: str, memory: int, parsed: argparse.Namespace) -> dict[str, Any]:
-    """A model's plans in one format, with the requests of the context's length that fit."""
-    row = measure(
-        geometry, memory, parsed.rivals, context=parsed.context, dtype=dtype, tp=parsed.tp
-    )
+    """A model's plans in one format, with the requests of the context's length that fit.
+
+    Where no cache of the format serves the model, why.
+    """
+    try:
+        row = measure(
+            geometry, memory, parsed.rivals, context=parsed.context, dtype=dtype, tp=parsed.tp
+        )
+    except planner.Unserved as refused:
+        return {"model": geometry.name, "dtype": dtype, "unavailable": str(refused)}
     for plan in row["plans"].values():
         plan["requests"] = round(plan["engine_tokens"] / row["context"], 3)
     return row
@@ -59,6 +65,8 @@ def rows(cells: dict[str, Any]) -> list[list[str]]:
     """The cells as text, a line each."""
     lines = []
     for row in cells.values():
+        if "unavailable" in row:
+            continue
         plans = [row["plans"][rule] for rule in (BEFORE, AFTER)]
         lines.append(
             [

@@ -5,11 +5,13 @@ are the change of the loss (nats a token), the mean distance of the log-probabil
 the most probable token is the same, against the first format, in all and by position.
 
 On a GPU the engine itself is asked. On a CPU (--route torch) the model runs in torch, float32, and
-attends to what the format gives back: the same arithmetic without kernels, minutes a format.
+attends to what the format gives back: the same arithmetic without kernels, minutes a format. Told
+there, too, are the errors of the K and V that come back, on the first window of each kind.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from functools import partial
 from pathlib import Path
@@ -19,11 +21,13 @@ from scripts.common import WORK, Failure, main
 from scripts.harness import gpu, options, show
 from scripts.harness.run import Run
 from scripts.quality import metrics, texts
-from scripts.quality.formats import RELEASE_INT4
+from scripts.quality.formats import KEY_PER_TOKEN, KIVI, RELEASE_INT4
 from scripts.serving import child, models
 from scripts.serving.engines import Settings
 
-CACHES = ("auto", "int8_per_token_head", "int4_per_token_head")
+CACHES = ("auto", "int8_per_token_head", "int4_per_token_head", KIVI)
+# What the torch route compares with, beside them.
+COMPARED = (RELEASE_INT4, KEY_PER_TOKEN)
 SCORES = WORK / "scores"
 # Query tokens that the fused kernels take: their own rows too come out of the cache.
 FUSED_TOKENS = 16
@@ -39,7 +43,8 @@ def arguments() -> Any:
         nargs="+",
         metavar="DTYPE",
         help=f"cache formats, the reference first (default: {' '.join(CACHES)}); --route torch "
-        f"also knows float32, and {RELEASE_INT4} (there a default): the release's own rule",
+        f"also knows float32 and, there by default, {RELEASE_INT4} (the release's own rule) and "
+        f"{KEY_PER_TOKEN} (K coded as V is, in the same bits)",
     )
     parser.add_argument(
         "--route", choices=("engine", "torch"), help="default: the engine where a GPU is"
@@ -78,10 +83,7 @@ def job(run: Run, parsed: Any, model: models.Model, cache: str, work: dict[str, 
     """Score the texts under one cache format in a process of its own."""
     if parsed.route == "torch":
         asked = {"model": model.path, "cache": cache, "dtype": model.dtype, "texts": work}
-        # The worker imports the tree for its formats, never a GPU.
-        threads = str(len(os.sched_getaffinity(0)))
-        host = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": threads}
-        return child.measure("scripts.quality.torch_route", asked, cache, run.console, host)
+        return child.measure("scripts.quality.torch_route", asked, cache, run.console, host())
     settings = Settings(
         model=model.path,
         cache=cache,
@@ -96,6 +98,26 @@ def job(run: Run, parsed: Any, model: models.Model, cache: str, work: dict[str, 
     )
     asked = {"engine": settings.dump(), "texts": work}
     return child.measure("scripts.quality.engine_route", asked, cache, run.console)
+
+
+def host() -> dict[str, str]:
+    """The variables of the torch route's workers: they import the tree, never a GPU."""
+    threads = str(len(os.sched_getaffinity(0)))
+    return {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": threads}
+
+
+def reconstruction(
+    run: Run, model: models.Model, caches: list[str], windows: list[list[int]], file: Path
+) -> dict[str, Any]:
+    """Each format's errors of K and V over these windows; from disk if an earlier run has them."""
+    if file.exists() and set(kept := json.loads(file.read_text())) == set(caches):
+        return kept
+    asked = {"model": model.path, "caches": caches, "dtype": model.dtype, "windows": windows}
+    found = child.measure(
+        "scripts.quality.reconstruction", asked, "reconstruction", run.console, host()
+    )
+    file.write_text(json.dumps(found))
+    return found
 
 
 def compared(parts: dict[str, list[metrics.Scores]]) -> dict[str, Any]:
@@ -127,7 +149,7 @@ def run() -> None:
     parsed = arguments()
     parsed.route = parsed.route or ("engine" if parsed.smoke or gpu.visible() else "torch")
     if parsed.caches is None:
-        parsed.caches = [*CACHES, *([RELEASE_INT4] if parsed.route == "torch" else [])]
+        parsed.caches = [*CACHES, *(COMPARED if parsed.route == "torch" else ())]
     model = models.find(parsed.model, parsed.smoke)
     if model.weights == "dummy":
         raise Failure(f"{model.name} has made-up weights: give a model that was trained")
@@ -151,7 +173,7 @@ def run() -> None:
         folder = SCORES / this.key
         folder.mkdir(parents=True, exist_ok=True)
         if parsed.fresh:
-            for file in folder.glob("*.npz"):
+            for file in [*folder.glob("*.npz"), *folder.glob("*.json")]:
                 file.unlink()
 
         def kept(cache: str, kind: str) -> Path:
@@ -173,11 +195,20 @@ def run() -> None:
             return compared({kind: [reference, other] for kind, reference, other in pairs})
 
         cells = {cache: this.cell(cache, partial(cell, cache)) for cache in parsed.caches}
-        path = this.write()
+        summary = {}
+        if parsed.route == "torch":
+            first = [of_kind[0] for of_kind in windows.values()]
+            file = folder / "reconstruction.json"
+            summary["reconstruction"] = reconstruction(this, model, parsed.caches, first, file)
+        path = this.write(summary)
     headings = ["cache", "text", "nll", "Δ nll", "±", "|Δ logp|", "top-1"]
     tokens = next(iter(cells.values()))["n"]
     title = f"{model.name}, {parsed.route}, {tokens:,} tokens, against {parsed.caches[0]}"
     show.table(title, headings, rows(cells))
+    if summary:
+        errors = summary["reconstruction"]
+        table = [[name, f"{one['key']:.5f}", f"{one['value']:.5f}"] for name, one in errors.items()]
+        show.table("Relative errors of K and V that come back", ["cache", "K", "V"], table)
     print(path)
 
 

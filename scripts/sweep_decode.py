@@ -34,10 +34,11 @@ VERIFY = list(product((32, 64, 128), (4, 8), (1, 2, 3, 4), (1,)))
 WARPS_ON_A_MULTIPROCESSOR = (4, 24)  # fewer leave it idle, more do not fit
 
 
-def candidates(query_len: int) -> list[str]:
+def candidates(query_len: int, name: str = "int8") -> list[str]:
     """Launches worth trying, as "tile,warps,segments,stages"."""
     low, high = WARPS_ON_A_MULTIPROCESSOR
-    grid = DECODE if query_len == 1 else VERIFY
+    # INT4-KIVI's decode kernel takes any number of query rows.
+    grid = DECODE if query_len == 1 or name == "int4_kivi" else VERIFY
     return [",".join(map(str, entry)) for entry in grid if low <= entry[1] * entry[2] <= high]
 
 
@@ -57,7 +58,7 @@ def measure(run: Run, shape: Geometry, one: Batch, name: str) -> dict[str, Any]:
         flash, _ = bench.step_of(shape, one, format_named(REFERENCE), run)
         reference = bench.spread(run, flash.attend, flash.layers)
         del flash
-    launches = [TABLE, *(candidates(max(one.query_lens))[: 2 if run.smoke else None])]
+    launches = [TABLE, *(candidates(max(one.query_lens), name)[: 2 if run.smoke else None])]
     tried = {launch: attempt(run, step, launch) for launch in launches}
     about = bench.about(shape, one, name) | {"errors": errors, "key": table_key(step)}
     return about | {"reference": reference, "launches": tried}
@@ -97,6 +98,9 @@ def table_key(step: Any) -> list[Any]:
         capability = 10 * major + minor
     geometry = step.metadata.fused_step.planner.geometry
     rows = sum(launch.row_sets(max(step.batch.query_lens) * geometry.group))
+    if geometry.kv_format == "int4_kivi":
+        # More query rows than a program has take several.
+        rows = min(rows, launch.DECODE_MAX_ROWS.get(geometry.head_size, rows))
     work = "few" if len(step.batch.seq_lens) <= launch.FEW_REQUESTS else "many"
     return [launch.family(capability), geometry.kv_format, geometry.head_size, rows, work]
 

@@ -19,8 +19,8 @@ def shapes(parsed: argparse.Namespace, kinds: tuple[str, ...]) -> list[tuple[Geo
     """The geometries and batches that the flags name, else the default ones of these kinds."""
     names = parsed.geometry or (["tiny"] if parsed.smoke else DEFAULT_GEOMETRIES)
     usual = batches("smoke") if parsed.smoke else [spec for kind in kinds for spec in batches(kind)]
-    made = [batch(spec) for spec in parsed.batch or usual]
-    if not parsed.batch:
+    made = [batch(spec) for spec in dict.fromkeys(parsed.batch or usual)]
+    if parsed.smoke and not parsed.batch:
         made = [one for one in made if one.kind in kinds]
     return [(geometry(name), one) for name in names for one in made]
 
@@ -66,17 +66,24 @@ def step_of(shape: Geometry, one: Batch, form: Format, run: Run) -> tuple[Any, d
     return step, check(step, same)
 
 
-def spread(run: Run, call: Callable[[], object], layers: int) -> dict[str, float]:
-    """p20, p50, p80 of a layer's time in microseconds."""
+def spread(
+    run: Run, call: Callable[[], object], layers: int, graphs: bool = True
+) -> dict[str, float]:
+    """p20, p50, p80 of a layer's time in microseconds; graphs: of replays, on a GPU."""
     repeats = 1 if run.smoke else run.settings["repeats"]
-    return timing.spread_us(call, layers, repeats, bool(run.gpus))
+    return timing.spread_us(call, layers, repeats, bool(run.gpus), graphs)
 
 
 def timed(
-    run: Run, call: Callable[[], object], layers: int, cache_bytes: int, copy: float
+    run: Run,
+    call: Callable[[], object],
+    layers: int,
+    cache_bytes: int,
+    copy: float,
+    graphs: bool = True,
 ) -> dict[str, Any]:
     """Times of a layer in microseconds, with achieved bandwidth and the time of its bytes alone."""
-    times = spread(run, call, layers)
+    times = spread(run, call, layers, graphs)
     rate = cache_bytes / (times["p50"] * 1e-6)
     return {
         **times,
@@ -165,7 +172,10 @@ def table_rows(cells: dict[str, Any], part: str, reference: str) -> list[list[st
         figures = ["-"] * 6
         if times:
             figures = [f"{times[key]:,.1f}" for key in ("p20", "p50", "p80")]
-            figures += [f"{times['tb_per_s']:.2f}", f"{times['fraction_of_copy']:.0%}"]
+            if "bytes" in times:
+                figures += [f"{times['tb_per_s']:.2f}", f"{times['fraction_of_copy']:.0%}"]
+            else:
+                figures += ["-", "-"]
             figures.append("-" if ratio is None else f"{ratio:.3f}")
         lines.append([shape, name, *figures])
     return lines

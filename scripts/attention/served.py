@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from scripts.attention.shapes import BLOCK_SIZE, Format, Geometry
+from scripts.common import Failure
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,11 @@ class Device:
 
 
 def backend_of(form: Format) -> Any:
-    """The engine's backend class that serves a format."""
+    """The engine's backend class that serves a format. Raises Failure if the tree has none."""
     from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
+    if form.backend not in AttentionBackendEnum.__members__:
+        raise Failure(f"{form.title}: the tree in vllm/ has no backend {form.backend}")
     return AttentionBackendEnum[form.backend].get_class()
 
 

@@ -40,6 +40,7 @@ class Format:
     fused: bool = True
     same_as: str | None = None
     agreement: float = 0.0
+    graphs: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def format_named(name: str) -> Format:
 
 
 def batches(kind: str) -> list[str]:
-    """The specs of decode, verify, prefill or smoke."""
+    """The specs of decode, verify, prefill, store or smoke."""
     return list(_data()["batches"][kind])
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import prod
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -22,7 +24,7 @@ from scripts.attention.served import Device, backend_of
 from scripts.attention.shapes import BLOCK_SIZE, Batch, Format, Geometry
 from scripts.harness import timing
 
-CHUNK = 8192  # tokens stored at once
+CHUNK = 8192  # tokens of a request stored at once: whole groups, of formats that have them
 CHECKED_REQUESTS, CHECKED_ROWS = 8, 8
 
 
@@ -58,14 +60,14 @@ class Step:
             self._make_cache()
             self._store_context()
             self.plan()
+            self.store()
 
     def plan(self) -> None:
         """Build the step's metadata anew, as after a change of launch overrides."""
         with self._current():
-            builder = self._backend.get_builder_cls()(
-                self.spec, [layer.layer_name for layer in self._modules], self.config, self._torch
-            )
-            self.metadata = builder.build(common_prefix_len=0, common_attn_metadata=self._common())
+            self._builder = self._make_builder()
+            common = self._common()
+            self.metadata = self._builder.build(common_prefix_len=0, common_attn_metadata=common)
 
     def store(self) -> None:
         """Store the query tokens' K and V, in every layer."""
@@ -73,6 +75,11 @@ class Step:
             layer.impl.do_kv_cache_update(
                 layer, self.new_key, self.new_value, pages, self.new_slots
             )
+
+    def once(self) -> Callable[[], None] | None:
+        """What the builder launches once a step for the stores of all layers; None: nothing."""
+        assign = getattr(self._builder, "_assign", None)
+        return partial(assign, self.metadata) if assign else None
 
     def attend(self) -> torch.Tensor:
         """Attention of every layer; returns the last output [tokens, heads, head size]."""
@@ -208,14 +215,34 @@ class Step:
         # Bytes that no store writes would show as NaN or as huge codes.
         raw = torch.full((size,), -1, dtype=torch.int8, device=self._torch)
         self.caches = create_kv_cache_views(raw, self.spec, self.num_blocks, layout, tensor)
+        for layer, pages in zip(self._modules, self.caches, strict=True):
+            layer.kv_cache = pages
+
+    def _make_builder(self) -> Any:
+        names = [layer.layer_name for layer in self._modules]
+        return self._backend.get_builder_cls()(self.spec, names, self.config, self._torch)
 
     def _store_context(self) -> None:
-        for layer, pages in zip(self._modules, self.caches, strict=True):
-            for start in range(0, len(self.slots), CHUNK):
-                part = slice(start, start + CHUNK)
-                layer.impl.do_kv_cache_update(
-                    layer, self.key[part], self.value[part], pages, self.slots[part]
-                )
+        """What the requests hold before the step's own tokens, as if it had been their prompts."""
+        lengths = zip(self.batch.seq_lens, self.batch.query_lens, strict=True)
+        counts = [length - queries for length, queries in lengths]
+        if assign := getattr(self._make_builder(), "_assign", None):
+            prompts = SimpleNamespace(
+                seq_lens=self._int32(counts),
+                query_start_loc=self._int32([0, *itertools.accumulate(counts)]),
+                block_table=self.block_table,
+                common=SimpleNamespace(num_reqs=len(counts)),
+            )
+            assign(prompts)
+        for start, count in zip(_starts(list(self.batch.seq_lens)), counts, strict=True):
+            for first in range(start, start + count, CHUNK):
+                part = slice(first, min(first + CHUNK, start + count))
+                rows = self.key[part], self.value[part]
+                for layer, pages in zip(self._modules, self.caches, strict=True):
+                    layer.impl.do_kv_cache_update(layer, *rows, pages, self.slots[part])
+
+    def _int32(self, numbers: list[int]) -> torch.Tensor:
+        return torch.tensor(numbers, dtype=torch.int32, device=self._torch)
 
     def _common(self) -> Any:
         from vllm.v1.attention.backend import CommonAttentionMetadata

@@ -1,4 +1,4 @@
-"""Times of a step: CUDA-graph replays on a GPU, the wall clock on a CPU."""
+"""Times of a step: CUDA-graph replays or launches on a GPU, the wall clock on a CPU."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ COPY_BYTES = 1 << 30
 
 
 def times_us(
-    step: Callable[[], object], per: int, repeats: int | None, on_gpu: bool
+    step: Callable[[], object], per: int, repeats: int | None, on_gpu: bool, graphs: bool = True
 ) -> list[float]:
     """Microseconds of one of the `per` layers that a step runs, once a repeat (default 10, 3).
 
-    On a GPU the step is captured, and each time is a mean over some 20 ms of replays.
+    On a GPU the step is captured, and each time is a mean over some 20 ms of replays; without
+    `graphs` each is one run, as the host launches it.
     """
+    if on_gpu and not graphs:
+        from triton.testing import do_bench
+
+        return [ms * 1e3 / per for ms in do_bench(step, return_mode="all")[-(repeats or 10) :]]
     if on_gpu:
         from triton.testing import do_bench_cudagraph
 
@@ -31,10 +36,10 @@ def times_us(
 
 
 def spread_us(
-    step: Callable[[], object], per: int, repeats: int | None, on_gpu: bool
+    step: Callable[[], object], per: int, repeats: int | None, on_gpu: bool, graphs: bool = True
 ) -> dict[str, float]:
     """p20, p50, p80 and number of the times."""
-    return stats.spread(times_us(step, per, repeats, on_gpu))
+    return stats.spread(times_us(step, per, repeats, on_gpu, graphs))
 
 
 def layers(bytes_each: int) -> int:

@@ -26,7 +26,11 @@ IN_FLIGHT_TOKENS = 2 * 2048
 BLOCK_SIZE = 16
 
 RULES = ("before", "after", *RIVALS)
-DTYPES = ("bfloat16", "fp8", "int8_per_token_head", "int4_per_token_head")
+DTYPES = ("bfloat16", "fp8", "int8_per_token_head", "int4_per_token_head", "int4_kivi")
+
+
+class Unserved(Failure):
+    """No cache of this format serves the model."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,14 @@ def config(context: int, pipeline_stages: int = 1) -> Any:
 
 
 def specs(geometry: Geometry, dtype: str = "bfloat16", tp: int = 1) -> dict[str, Any]:
-    """The cache spec of every layer on one tensor-parallel rank, as the release makes it."""
+    """The cache spec of every layer on one tensor-parallel rank, as the engine makes it.
+
+    Raises Unserved if the format's backend refuses a layer.
+    """
     after()
     import torch
     from vllm.utils.torch_utils import STR_DTYPE_TO_TORCH_DTYPE
-    from vllm.v1.attention.backends.triton_attn import TritonAttentionBackend
+    from vllm.v1.attention.backends.registry import AttentionBackendEnum
     from vllm.v1.kv_cache_interface import (
         ChunkedLocalAttentionSpec,
         FullAttentionSpec,
@@ -129,6 +136,9 @@ def specs(geometry: Geometry, dtype: str = "bfloat16", tp: int = 1) -> dict[str,
         "chunked": (ChunkedLocalAttentionSpec, "attention_chunk_size"),
     }
 
+    kivi = dtype == "int4_kivi"
+    backend = AttentionBackendEnum["KIVI" if kivi else "TRITON_ATTN"].get_class()
+
     def attention(layers: LayerType, block_size: int) -> Any:
         make, window = classes[layers.kind]
         spec = make(
@@ -140,7 +150,10 @@ def specs(geometry: Geometry, dtype: str = "bfloat16", tp: int = 1) -> dict[str,
             kv_quant_mode=get_kv_quant_mode(dtype),
             **({window: layers.window} if window else {}),
         )
-        return TritonAttentionBackend.customize_spec(spec)
+        try:
+            return backend.customize_spec(spec)
+        except ValueError as refused:
+            raise Unserved(f"{geometry.title}: {refused}") from None
 
     def recurrent(layers: LayerType, page: int | None) -> Any:
         return MambaSpec(

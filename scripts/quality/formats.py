@@ -1,7 +1,8 @@
 """Cache formats as plain torch: what attention reads back of the rows that were stored.
 
 The statements of the formats are the tree's own: the torch stores of its kernel tests, beside which
-the kernels are tested. Only the release's INT4 rule, which the series replaces, stands here.
+the kernels are tested, and INT4-KIVI's float64 reference. What stands here is there to compare
+with: the release's INT4 rule, which the series replaces, and INT4-KIVI with K coded as V is.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ RoundTrip = Callable[["torch.Tensor", "torch.Tensor"], tuple["torch.Tensor", "to
 BLOCK = 16
 PLAIN = ("auto", "float32")
 RELEASE_INT4 = f"int4_per_token_head@{BASE_VERSION}"
+KIVI = "int4_kivi"
+KEY_PER_TOKEN = f"{KIVI}@key-per-token"  # of the same bits: 16 channels of a token share a scale
 
 
 def statements() -> ModuleType:
@@ -38,8 +41,8 @@ def statements() -> ModuleType:
 def round_trip(name: str, dtype: torch.dtype) -> RoundTrip:
     """What a cache format makes of rows, which reach it in `dtype`, the model's own.
 
-    name: a kv_cache_dtype of the tree, "auto" (kept in dtype), "float32" (kept as they are), or
-    the INT4 of the release. Raises Failure for another one.
+    name: a kv_cache_dtype of the tree, "auto" (kept in dtype), "float32" (kept as they are), the
+    INT4 of the release, or INT4-KIVI with K per token. Raises Failure for another one.
     """
     if name == "float32":
         return lambda key, value: (key, value)
@@ -47,9 +50,11 @@ def round_trip(name: str, dtype: torch.dtype) -> RoundTrip:
         return lambda key, value: (key.to(dtype).float(), value.to(dtype).float())
     if name == RELEASE_INT4:
         return lambda key, value: (_release_int4(key.to(dtype)), _release_int4(value.to(dtype)))
+    if name in (KIVI, KEY_PER_TOKEN):
+        return _kivi(name == KIVI, dtype)
     known = {form.mode.name.lower(): key for key, form in statements().FORMATS.items()}
     if name not in known:
-        names = ", ".join([*PLAIN, *known, RELEASE_INT4])
+        names = ", ".join([*PLAIN, *known, KIVI, RELEASE_INT4, KEY_PER_TOKEN])
         raise Failure(f"no statement of the cache format {name} in torch: there are {names}")
     return _stored(known[name], dtype)
 
@@ -73,6 +78,33 @@ def _stored(key: str, dtype: torch.dtype) -> RoundTrip:
         stored = (views.key_cache, views.k_scale), (views.value_cache, views.v_scale)
         found = [dequantized_rows(*pair, table, tokens, **more).float() for pair in stored]
         return found[0], found[1]
+
+    return trip
+
+
+def open_tokens(name: str) -> int:
+    """Tokens of a group whose K is exact for the group's own queries; 0: none ever is."""
+    return BLOCK if name in (KIVI, KEY_PER_TOKEN) else 0
+
+
+def _kivi(per_channel: bool, dtype: torch.dtype) -> RoundTrip:
+    """INT4-KIVI's codes; a last group that isn't whole keeps K as it came."""
+    import torch
+    from vllm.v1.attention.ops.quant_kv import kivi_reference as reference
+
+    def by_token(rows: torch.Tensor) -> torch.Tensor:
+        return reference.decode_value_token(*reference.encode_value_token(rows)).float()
+
+    def by_channel(rows: torch.Tensor) -> torch.Tensor:
+        groups = rows.unflatten(0, (-1, BLOCK)).transpose(1, 2)
+        coded = reference.decode_key_group(*reference.encode_key_group(groups))
+        return coded.transpose(1, 2).flatten(0, 1).float()
+
+    def trip(key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        key, value = key.to(dtype), value.to(dtype)
+        whole = len(key) // BLOCK * BLOCK
+        sealed = (by_channel if per_channel else by_token)(key[:whole])
+        return torch.cat([sealed, key[whole:].float()]), by_token(value)
 
     return trip
 

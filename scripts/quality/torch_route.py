@@ -1,7 +1,8 @@
 """Teacher-forced log-probabilities by the model in torch, float32, on a CPU: a worker.
 
 Every token attends to keys (after their rotation by position) and values that went through the
-cache format, its own included, as in the engine's fused kernels. Nothing else is quantised.
+cache format, its own included, as in the engine's fused kernels; of a format that keeps K of the
+open group, to that group's as they came. Nothing else is quantised.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from scripts.quality.formats import RoundTrip, round_trip
+from scripts.quality.formats import RoundTrip, open_tokens, round_trip
 from scripts.quality.metrics import Scores
 from scripts.serving import child
 
@@ -29,7 +30,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     dtype = getattr(torch, job["dtype"])
-    model = _load(job["model"], round_trip(job["cache"], dtype))
+    exact = round_trip("auto", dtype)
+    model = load(job["model"], round_trip(job["cache"], dtype), exact, open_tokens(job["cache"]))
     todo = {k: v for k, v in job["texts"].items() if not Path(v["file"]).exists()}
     total = sum(len(text["windows"]) for text in todo.values())
     done = 0
@@ -44,8 +46,11 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     return {"threads": torch.get_num_threads()}
 
 
-def _load(path: str, trip: RoundTrip) -> Any:
-    """The model in float32, its attention over what the cache gives back."""
+def load(path: str, trip: RoundTrip, exact: RoundTrip, group: int = 0) -> Any:
+    """The model in float32, its attention over what the cache gives back.
+
+    group: tokens that share K's scales; keys of a query's own group are `exact`. 0: none are.
+    """
     import torch
     from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -53,8 +58,12 @@ def _load(path: str, trip: RoundTrip) -> Any:
 
     def attend(module: Any, query: Any, key: Any, value: Any, mask: Any, **more: Any) -> Any:
         # [1, KV heads, tokens, head size] -> rows, and back.
-        rows = trip(key[0].transpose(0, 1), value[0].transpose(0, 1))
-        key, value = (row.transpose(0, 1)[None] for row in rows)
+        came = key[0].transpose(0, 1), value[0].transpose(0, 1)
+        key, value = (row.transpose(0, 1)[None] for row in trip(*came))
+        if group:
+            mask = twice(mask, key.shape[2], group)
+            key = torch.cat([key, exact(*came)[0].transpose(0, 1)[None]], 2)
+            value = torch.cat([value, value], 2)
         return sdpa_attention_forward(module, query, key, value, mask, **more)
 
     AttentionInterface.register(NAME, attend)
@@ -62,6 +71,20 @@ def _load(path: str, trip: RoundTrip) -> Any:
     return AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation=NAME
     ).eval()
+
+
+def twice(mask: Any, tokens: int, group: int) -> Any:
+    """Who sees which key, [.., tokens, 2 tokens]: other groups' coded keys, its own exact ones.
+
+    mask: bool [.., tokens, tokens], None: causal.
+    """
+    import torch
+
+    token = torch.arange(tokens)
+    seen = token <= token[:, None] if mask is None else mask
+    own = token // group == token[:, None] // group
+    seen = torch.cat([seen & ~own, seen & own], -1)
+    return seen[None, None] if mask is None else seen
 
 
 def score(model: Any, window: list[int]) -> Scores:

@@ -24,8 +24,10 @@ def cells(data: dict[str, Any]) -> dict[str, Any]:
         if not match:
             continue
         times = {form: case[key] for key, form in _FORMATS.items() if key in case}
-        if "unified_us" in case:
-            times[f"{fused}-stock"] = case["unified_us"]
+        # INT4-KIVI has no stock kernel: its cache is gathered and attended to.
+        for key, other in (("unified_us", "stock"), ("dense_us", "gather")):
+            if key in case:
+                times[f"{fused}-{other}"] = case[key]
         launch = case["fused"][case.get("launch_table_now", "table")]
         if "median_us" in launch:
             times[fused] = launch["median_us"]

@@ -15,7 +15,14 @@ from scripts.report.load import RESULTS, Result, named
 
 PLOTS = "plots"
 KERNELS = ("bench_quant_vs_flash", "bench_paged_decode")
-BENCHMARKED = ("decode-int8", "decode-int4")
+BENCHMARKED = ("decode-int8", "decode-int4", "decode-int4_kivi")
+# Of a kernel bench: what is timed, and the heading of its times.
+PARTS = {
+    "read": ("Read", "µs a layer (p20–p80)"),
+    "store": ("Store", "µs a layer (p20–p80)"),
+    "store_cold": ("Store, after the L2 cache was flushed", "µs a layer (p20–p80)"),
+    "once": ("Before the layers' stores, once a step", "µs a step (p20–p80)"),
+}
 
 # What the whole set consists of: script -> what it shows.
 EXPECTED = {
@@ -86,19 +93,16 @@ class Page:
             else:
                 self.missing.append(f"byte floor of {one.shown}: it recorded no copy bandwidth")
             reference = one.data.get("summary", {}).get("reference", "fa-bf16")
-            for part in ("read", "store"):
+            for part, (title, times) in PARTS.items():
                 rows = list(kernel_rows(cells, part, reference))
                 if rows:
                     ratio = f"over {plots.title_of(reference)}"
-                    headings = ("step", "format", "µs a layer (p20–p80)", "TB/s", "of copy", ratio)
-                    self.add(f"{part.capitalize()}:\n\n" + table(headings, rows))
-            refused = dict.fromkeys(
-                f"- {plots.title_of(cell['format'])}: {cell['unavailable']}"
-                for cell in cells.values()
-                if "unavailable" in cell
+                    headings = ("step", "format", times, "TB/s", "of copy", ratio)
+                    self.add(f"{title}:\n\n" + table(headings, rows))
+            unserved = [cell for cell in cells.values() if "unavailable" in cell]
+            self._refused(
+                f"{plots.title_of(cell['format'])}: {cell['unavailable']}" for cell in unserved
             )
-            if refused:
-                self.add("Not served there:\n\n" + "\n".join(refused))
             shapes = dict.fromkeys(
                 (cell["geometry"], cell["kind"])
                 for cell in cells.values()
@@ -157,6 +161,8 @@ class Page:
             context = "requests at the context limit"
             headings = ("model", "cache", "before 0001", "after", "gain", context, "after")
             self.add(table(headings, capacity.rows(one.cells)))
+            unserved = [cell for cell in one.cells.values() if "unavailable" in cell]
+            self._refused(f"{cell['dtype']}: {cell['unavailable']}" for cell in unserved)
             path = self._plot(one.slug)
             drafters = one.data["summary"].get("without_drafter", {})
             self._show(path, plots.capacity(path, one.cells, drafters), "capacity")
@@ -166,6 +172,7 @@ class Page:
         self._section("decode_latency_serving", "Decode latency")
         self._section("longctx_code_serving", "Code behind a long prefix")
         self._section("quality_teacher_forced", "Quality by position", plots.quality)
+        self._reconstruction()
         self._section("quality_paired_tasks", "Paired tasks")
         for one in named(self.results, "sweep_decode"):
             rows = [
@@ -190,6 +197,20 @@ class Page:
             if draw:
                 path = self._plot(one.slug)
                 self._show(path, draw(path, one.cells), title)
+
+    def _reconstruction(self) -> None:
+        for one in named(self.results, "quality_teacher_forced"):
+            if errors := one.data["summary"].get("reconstruction"):
+                rows = [[name, *sides(told)] for name, told in errors.items()]
+                self.add(
+                    "Relative errors of the keys and values that a cache gives back, on the "
+                    f"model's own activations, in all layers (least–most of a layer); "
+                    f"[{one.shown}]({one.shown}):\n\n" + table(("cache", "K", "V"), rows)
+                )
+
+    def _refused(self, reasons: Iterable[str]) -> None:
+        if lines := [f"- {reason}" for reason in dict.fromkeys(reasons)]:
+            self.add("Not served there:\n\n" + "\n".join(lines))
 
     def _absent(self) -> None:
         there = {one.name for one in self.results}
@@ -231,6 +252,13 @@ def kernel_rows(cells: dict[str, Any], part: str, reference: str) -> Iterable[li
             f"{times['fraction_of_copy']:.0%}" if "fraction_of_copy" in times else "-",
             f"{ratio:.3f}" if ratio else "-",
         ]
+
+
+def sides(errors: dict[str, Any]) -> Iterable[str]:
+    """The errors of K and of V as text."""
+    for side in ("key", "value"):
+        layers = errors[f"{side}_by_layer"]
+        yield f"{errors[side]:.4f} ({min(layers):.4f}–{max(layers):.4f})"
 
 
 def scalars(cell: Any) -> dict[str, str]:

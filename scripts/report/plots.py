@@ -96,7 +96,8 @@ def capacity(path: Path, cells: Cells, drafters: dict[str, str | None]) -> bool:
     drafters: model -> the same model without its drafter; only these are drawn, if there are any.
     """
     shown = {name for pair in drafters.items() if pair[1] for name in pair}
-    chosen = [cell for cell in cells.values() if not shown or cell["model"] in shown]
+    served = [cell for cell in cells.values() if "unavailable" not in cell]
+    chosen = [cell for cell in served if not shown or cell["model"] in shown]
     if not chosen:
         return False
     with figure(path, height=1 + 0.28 * len(chosen)) as axes:

@@ -19,8 +19,6 @@ from scripts.common import (
 )
 from scripts.series import apply, export, patchfile, scratch
 
-# Work that is not in the series yet, on top of it.
-DRAFTS = "drafts"
 _NAME = re.compile(r"\d{4}-[\w.+-]+\.patch")
 _TRAILER = re.compile(r"^(Upstream-Status|Signed-off-by): (\S.*)$", re.MULTILINE)
 _SIGNATURE = re.compile(r"[^<>]+ <[^<>@\s]+@[^<>@\s]+>")
@@ -43,8 +41,7 @@ def problems() -> list[str]:
     """What is wrong with patches/, one sentence each."""
     found = _pin_problems() + _set_problems()
     for patch in sorted(PATCHES.rglob("*.patch")):
-        if DRAFTS not in patch.relative_to(PATCHES).parts:
-            found += patch_problems(patch)
+        found += patch_problems(patch)
     return found or _round_trip_problems()
 
 
@@ -62,7 +59,7 @@ def _pin_problems() -> list[str]:
 def _set_problems() -> list[str]:
     """Series and folder name the same files, each once, in the order of their numbers."""
     names = series_names()
-    folder = {path.name for path in PATCHES.iterdir()} - {"series", "ports", DRAFTS}
+    folder = {path.name for path in PATCHES.iterdir()} - {"series", "ports"}
     found = [f"series: {name} is not in patches/" for name in names if name not in folder]
     found += [f"{name}: not in patches/series" for name in sorted(folder - set(names))]
     found += [f"series: {name} is listed twice" for name in set(names) if names.count(name) > 1]

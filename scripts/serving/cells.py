@@ -15,7 +15,7 @@ from scripts.serving import child, figures, formats
 from scripts.serving.engines import Settings
 from scripts.serving.models import Model
 
-CACHES = ("auto", "int8_per_token_head", "int4_per_token_head")
+CACHES = ("auto", "int8_per_token_head", "int4_per_token_head", "int4_kivi")
 
 
 def add_flags(parser: argparse.ArgumentParser, context: int | None = None) -> None:

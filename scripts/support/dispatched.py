@@ -16,7 +16,10 @@ from scripts.support.measured import Step
 
 DISPATCH = "vllm.v1.attention.ops.quant_kv.dispatch"
 LAUNCH = "vllm.v1.attention.ops.quant_kv.launch"
-COMPILE_TESTS = "tests.kernels.attention.quant_kv.test_compile"
+COMPILE_TESTS = (
+    "tests.kernels.attention.quant_kv.test_compile",
+    "tests.kernels.attention.quant_kv.test_compile_kivi",
+)
 # Capabilities to ask for a family's name, and head sizes to ask for a refusal.
 _CAPABILITIES = range(80, 130)
 _HEAD_SIZES = range(16, 513, 16)
@@ -102,7 +105,6 @@ def kernel_of(step: Step) -> tuple[str, str, int, str] | None:
 
 def compiled() -> set[tuple[str, str, int, str]]:
     """(cache, family, head size, kernel) of each launch whose compilation the tests check."""
-    tests = importlib.import_module(COMPILE_TESTS)
     found = set()
     names = {form: cache for cache, form in caches().items()}
 
@@ -111,8 +113,10 @@ def compiled() -> set[tuple[str, str, int, str]]:
         found.add((names[form], launch().family(capability), size, chosen.kernel))
         return chosen
 
-    with mock.patch.object(tests, "choose_launch", noted):
-        tests.variants()
+    for name in COMPILE_TESTS:
+        tests = importlib.import_module(name)
+        with mock.patch.object(tests, "choose_launch", noted):
+            tests.variants()
     return found
 
 

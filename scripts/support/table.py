@@ -110,7 +110,8 @@ def _refused(facts: Facts) -> str:
     others = ", ".join(f"`{name}`" for name in facts.other_caches)
     return (
         "Query rows are the query tokens of a request times the query heads of a KV head. The "
-        f"release's unified kernel runs instead, and the log says why, for: {unified}.\n"
+        "release's unified kernel (an int4_kivi cache is gathered and attended to) runs instead, "
+        f"and the log says why, for: {unified}.\n"
         f"The series has no kernel for these caches: {others}."
     )
 

@@ -80,6 +80,18 @@ def test_times_on_a_gpu_are_graph_replays_a_layer(monkeypatch: pytest.MonkeyPatc
     assert asked == ["all", "all"]
 
 
+def test_what_no_graph_holds_is_timed_as_it_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    testing = pytest.importorskip("triton.testing")
+    monkeypatch.setattr(testing, "do_bench", lambda step, return_mode: [1.0, 2.0, 4.0])
+    assert timing.times_us(lambda: None, 2, 2, on_gpu=True, graphs=False) == [1000.0, 2000.0]
+
+
+def test_stores_are_timed_where_groups_end_and_where_they_do_not() -> None:
+    chosen = bench.shapes(parsed("--geometry", "laguna-xs"), ("store",))
+    tokens = {(sum(one.query_lens), one.seq_lens[0] % 16) for _, one in chosen}
+    assert tokens == {(1, 0), (1, 10), (32, 0), (32, 10), (2048, 0)}
+
+
 def test_times_on_a_cpu_are_the_wall_clocks() -> None:
     times = timing.times_us(lambda: sum(range(20000)), 2, 5, on_gpu=False)
     assert len(times) == 5 and all(1 < one < 1e6 for one in times)

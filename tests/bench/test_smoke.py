@@ -72,11 +72,19 @@ def test_a_format_takes_the_bytes_of_its_layout(folder: Path) -> None:
         ("triton-bf16", 4 * size),  # float32 on a CPU
         ("int8", size + scale),
         ("int4-stock", size // 2 + scale),
+        ("int4_kivi", size // 2 + size // 16),
     ):
         cell = found[f"tiny/q1s40/{form}"]
         assert cell["bytes_per_token"] == 2 * heads * row
         assert cell["read"]["bytes"] == 40 * cell["bytes_per_token"]
         assert cell["store"]["bytes"] == cell["bytes_per_token"]
+
+
+def test_what_is_launched_once_a_step_is_told_apart(folder: Path) -> None:
+    found = cells(folder, "bench_quant_vs_flash")
+    told = {cell["format"] for cell in found.values() if "once" in cell}
+    assert told == {"int4_kivi", "int4_kivi-gather"}
+    assert found["tiny/q1s40/int4_kivi"]["errors"]["disagreement"] < 1e-5
 
 
 def test_series_stock_and_fallback_are_compared_on_equal_terms(folder: Path) -> None:

@@ -20,6 +20,10 @@ def test_candidates_are_distinct_and_fit_a_multiprocessor(query_len: int) -> Non
     assert all(4 <= warps * programs <= 24 for _, warps, programs, _ in launches)
 
 
+def test_kivi_verifies_by_its_decode_kernel() -> None:
+    assert candidates(6, "int4_kivi") == candidates(1)
+
+
 def test_a_launch_is_what_the_engine_is_told() -> None:
     assert variables("table") == {}
     assert variables("16,4,2,1") == {

@@ -2,7 +2,8 @@
 
 `python engine_host.py MODEL CACHE BLOCKS OPTIONS`.  OPTIONS is a line of JSON too: arguments of
 vllm.LLM, "range_tokens" to prefill through a scratch of so many, and "graphs" to replay decodes of
-so many tokens.  The tests' own process stays free of vllm, so that its platform isn't fixed for the
+so many tokens.  Of an INT4-KIVI cache the answers tell the bytes of the sealed groups and the
+steps, too.  The tests' own process stays free of vllm, so that its platform isn't fixed for the
 other tests.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from cpu_graphs import Graphs
 from flash_hook import FlashHook
+from page_probe import PageProbe
 from tiny_llama import MAX_LENGTH
 
 
@@ -59,7 +61,11 @@ def counts(engine: Any, hook: FlashHook | None) -> dict[str, int]:
 
 
 def play(
-    engine: Any, scenario: dict[str, Any], hook: FlashHook | None, graphs: Graphs | None
+    engine: Any,
+    scenario: dict[str, Any],
+    hook: FlashHook | None,
+    graphs: Graphs | None,
+    probe: PageProbe | None,
 ) -> dict[str, Any]:
     """Add each request when its step has come, run until all are done.
 
@@ -74,6 +80,7 @@ def play(
         graphs.modes.clear()
     waiting = dict(enumerate(scenario["requests"]))
     outputs: dict[int, Any] = {}
+    stored: dict[int, dict[str, Any]] = {}
     step = most = 0
     while waiting or engine.has_unfinished_requests():
         for index in [i for i, request in waiting.items() if request["arrives"] <= step]:
@@ -86,10 +93,18 @@ def play(
                 detokenize=False,
             )
             engine.add_request(str(index), {"prompt_token_ids": request["prompt"]}, params)
+        if probe is not None:
+            probe.before_step()
         produced = engine.step()
         most = max(most, len(produced))
         outputs |= {int(output.request_id): output for output in produced}
         step += 1
+        for output in produced if probe is not None else []:
+            if output.finished:
+                request = scenario["requests"][int(output.request_id)]
+                # The last token is never stored.
+                count = len(request["prompt"]) + request["tokens"] - 1
+                stored[int(output.request_id)] = probe.told(output.request_id, count)
     answers = [outputs[index].outputs[0] for index in sorted(outputs)]
     return {
         "tokens": [list(answer.token_ids) for answer in answers],
@@ -103,6 +118,8 @@ def play(
         "cached": [outputs[index].num_cached_tokens for index in sorted(outputs)],
         "most_in_a_step": most,
         "modes": graphs.modes if graphs is not None else [],
+        "sealed": [stored[index]["sealed"] for index in sorted(stored)],
+        "edges": [stored[index]["edges"] for index in sorted(stored)],
     } | {key: count - before[key] for key, count in counts(engine, hook).items()}
 
 
@@ -118,8 +135,10 @@ def serve() -> None:
     engine = start(sys.argv[1], sys.argv[2], int(sys.argv[3]), options)
     if graphs is not None:
         graphs.capture(engine)
+    probe = PageProbe(engine) if sys.argv[2] == "int4_kivi" else None
     for line in sys.stdin:
-        print(json.dumps(play(engine, json.loads(line), hook, graphs)), file=answers, flush=True)
+        answer = play(engine, json.loads(line), hook, graphs, probe)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,9 @@ def errors(name: str) -> dict[str, float]:
         for got, right in ((key, -value), (back, value)):
             size = right.norm() if right.any() else 1.0
             found[kind] = max(found.get(kind, 0.0), float((got - right).norm() / size))
+        if kind == "outlier":
+            # Of the other channels.
+            found["key outlier"] = float((key + value)[..., 1:].norm() / value[..., 1:].norm())
     return found
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from scripts.common import ROOT
-from scripts.quality.formats import RELEASE_INT4
+from scripts.quality.formats import KEY_PER_TOKEN, KIVI, RELEASE_INT4
 
 INT4 = "int4_per_token_head"
-NAMES = ("float32", "auto", "int8_per_token_head", INT4, RELEASE_INT4, "int5_per_token_head")
+NAMES = (
+    *("float32", "auto", "int8_per_token_head", INT4, RELEASE_INT4, KIVI, KEY_PER_TOKEN),
+    "int5_per_token_head",
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,13 @@ def test_the_series_int4_keeps_such_rows(errors: dict[str, Any]) -> None:
     assert errors[INT4]["outlier"] < 0.02
     assert errors[INT4]["one_hot"] < 1e-3
     assert errors[INT4]["zero"] == 0
+
+
+def test_kivi_isolates_a_channel_of_outliers_in_k_alone(errors: dict[str, Any]) -> None:
+    """40 rows: two whole groups. V, and K per token, share its scale with 15 channels."""
+    assert 0.05 < errors[KIVI]["noise"] < 0.12
+    assert errors[KIVI]["zero"] == errors[KEY_PER_TOKEN]["zero"] == 0
+    assert errors[KIVI]["key outlier"] < 0.1 < 0.2 < errors[KEY_PER_TOKEN]["key outlier"]
 
 
 def test_an_unknown_format_is_refused_with_the_known_ones(errors: dict[str, Any]) -> None:

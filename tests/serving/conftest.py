@@ -13,10 +13,10 @@ import pytest
 
 from scripts.common import ROOT
 
-INT8 = "int8_per_token_head"
+INT8, KIVI = "int8_per_token_head", "int4_kivi"
 RUNS = {
     "teacher engine": ("quality_teacher_forced", "--route", "engine", "--caches", INT8),
-    "teacher torch": ("quality_teacher_forced", "--route", "torch", "--caches", "auto", INT8),
+    "teacher torch": ("quality_teacher_forced", "--route", "torch", "--caches", "auto", INT8, KIVI),
     "paired": ("quality_paired_tasks", "--caches", "auto", INT8),
     "decode": ("decode_latency_serving", "--caches", INT8),
     "mixed": ("mixed_serving", "--caches", INT8, "--drafts", "2"),

@@ -10,7 +10,7 @@ from scripts.common import WORK
 from scripts.quality.metrics import Scores
 from scripts.quality.texts import sources
 
-INT8 = "int8_per_token_head"
+INT8, KIVI = "int8_per_token_head", "int4_kivi"
 # float32 through two layers in another order of sums; a code that rounds the other way moves 1e-3.
 SAME = 2e-3
 Result = Callable[[str], dict[str, Any]]
@@ -42,10 +42,19 @@ def test_that_comparison_sees_the_cache_format(smoke: Result) -> None:
 
 def test_quality_is_told_by_kind_and_position(smoke: Result) -> None:
     cells = smoke("teacher torch")["cells"]
-    assert set(cells) == {"auto", INT8}
+    assert set(cells) == {"auto", INT8, KIVI}
     assert cells["auto"]["mean_abs_dlogp"] == 0 < cells[INT8]["mean_abs_dlogp"]
+    assert cells[INT8]["mean_abs_dlogp"] < cells[KIVI]["mean_abs_dlogp"] < 0.5
     assert set(cells[INT8]["kinds"]) == {source.kind for source in sources()}
     assert sum(bucket["n"] for bucket in cells[INT8]["buckets"]) == cells[INT8]["n"] == 6 * 23
+
+
+def test_errors_of_keys_and_values_are_told_layer_by_layer(smoke: Result) -> None:
+    errors = smoke("teacher torch")["summary"]["reconstruction"]
+    assert errors["auto"]["key"] == 0 < errors[INT8]["key"] < 0.01 < errors[KIVI]["key"] < 0.1
+    assert len(errors[KIVI]["value_by_layer"]) == 2
+    assert min(errors[KIVI]["key_by_layer"]) <= errors[KIVI]["key"]
+    assert errors[KIVI]["key"] <= max(errors[KIVI]["key_by_layer"])
 
 
 def test_pairs_of_answers_are_counted(smoke: Result) -> None:

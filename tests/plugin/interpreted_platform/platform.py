@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from vllm.platforms.cpu import CpuPlatform
+from vllm.platforms.interface import DeviceCapability
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 
 from interpreted_platform import interpreter
@@ -19,7 +20,7 @@ SEGMENTS = 2
 
 
 class InterpretedPlatform(CpuPlatform):
-    """The CPU platform, with the Triton backend in the place of the CPU's own attention."""
+    """The CPU platform, with the Triton or KIVI backend in the place of the CPU's own attention."""
 
     @classmethod
     def get_attn_backend_cls(
@@ -32,7 +33,19 @@ class InterpretedPlatform(CpuPlatform):
         from vllm.v1.attention.backends import triton_attn
 
         triton_attn.NUM_PAR_SOFTMAX_SEGMENTS = SEGMENTS
+        if attn_selector_config.kv_cache_dtype == "int4_kivi":
+            return _checked(AttentionBackendEnum.KIVI, attn_selector_config)
         return AttentionBackendEnum.TRITON_ATTN.get_path()
+
+
+def _checked(backend: AttentionBackendEnum, attn_selector_config: "AttentionSelectorConfig") -> str:
+    """The backend's path, refused with its own reasons as on a GPU."""
+    reasons = backend.get_class().validate_configuration(
+        device_capability=DeviceCapability(*CAPABILITY), **attn_selector_config._asdict()
+    )
+    if reasons:
+        raise ValueError(f"{backend.name} is not valid for this configuration: {reasons}")
+    return backend.get_path()
 
 
 def _device_capability(device: object = None) -> tuple[int, int]:
