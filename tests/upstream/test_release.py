@@ -9,11 +9,6 @@ import release
 from scripts.common import VLLM
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return release.run(release.files(), tmp_path_factory.mktemp("upstream"), interpreted=True)
-
-
 @pytest.mark.parametrize("path", release.files())
 def test_release_tests_pass(outcome: dict[str, Any], path: str) -> None:
     counts = outcome["outcomes"].get(path, {})
