@@ -27,7 +27,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     folder = Path(tempfile.mkdtemp(prefix="upstream-"))
     with (folder / "log.txt").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, release.__file__, VLLM, folder / "report.json", *release.files()],
+            [sys.executable, release.__file__, VLLM, folder / "report.json", *release.files()]
+            + ["--sample"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,

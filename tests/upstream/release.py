@@ -52,6 +52,11 @@ def exceptions() -> list[tuple[str, str]]:
     ]
 
 
+def sampled() -> dict[str, int]:
+    """Files of which every n-th case runs where time is short: path to n."""
+    return {entry["path"]: entry["of"] for entry in DATA["sampled"]}
+
+
 def run(
     paths: list[str],
     folder: Path,
@@ -60,13 +65,15 @@ def run(
     select: str = "",
     part: str = "0/1",
     limit_s: float | None = None,
+    sample: bool = False,
 ) -> dict[str, Any]:
     """Run the files of a tree, or cases by their names, in one process.
 
-    `select` is pytest's -k; `part`: "2/5" runs the third of every five cases; after `limit_s` the
-    process is ended. Returns {outcomes: counts per file, failed and passed (or skipped): names of
-    cases, absent: names, ended: whether pytest came to its end, cut: whether the limit ended it,
-    output: text}; a process that crashed is among the failed.
+    `select` is pytest's -k; `part`: "2/5" runs the third of every five cases; with `sample` some
+    files run in part (see `sampled`); after `limit_s` the process is ended. Returns {outcomes:
+    counts per file, failed and passed (or skipped): names of cases, absent: names, ended: whether
+    pytest came to its end, cut: whether the limit ended it, output: text}; a process that crashed
+    is among the failed.
     """
     report = folder / "report.json"
     variables = {
@@ -75,6 +82,7 @@ def run(
         "UPSTREAM_EXCEPT": json.dumps(exceptions() if interpreted else []),
         "UPSTREAM_REPORT": str(report),
         "UPSTREAM_PART": part,
+        "UPSTREAM_SAMPLED": json.dumps(sampled() if sample else {}),
         # Before the environment's own path, which leads to vllm/.
         "PYTHONPATH": os.pathsep.join([str(HERE), str(tree)]),
     }
@@ -136,6 +144,7 @@ def main() -> None:
     parser.add_argument("--select", default="", help="pytest's -k")
     parser.add_argument("--part", default="0/1", help="2/5: the third of every five cases")
     parser.add_argument("--limit", type=float, help="seconds after which the process is ended")
+    parser.add_argument("--sample", action="store_true", help="some files in part: upstream.toml")
     arguments = parser.parse_args()
     # Then run() ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -153,6 +162,7 @@ def main() -> None:
                 select=arguments.select,
                 part=arguments.part,
                 limit_s=arguments.limit,
+                sample=arguments.sample,
             )
     arguments.report.write_text(json.dumps(outcome | {"needs_gpu": needs_gpu}))
 

@@ -1,7 +1,8 @@
 """A pytest plugin for the release's own test files, loaded with `-p` in their process.
 
-UPSTREAM_EXCEPT is a JSON list of [path, beginning of a test's name]; UPSTREAM_PART, "2/5" for
-example, leaves the third of every five cases; UPSTREAM_REPORT is the file that gets what happened,
+UPSTREAM_EXCEPT is a JSON list of [path, beginning of a test's name]; UPSTREAM_SAMPLED a JSON object
+of path: n, of which every n-th case is left; UPSTREAM_PART, "2/5" for example, leaves the third of
+every five cases; UPSTREAM_REPORT is the file that gets what happened,
 every second or two, so that a process that is ended leaves what it had done.
 """
 
@@ -20,6 +21,7 @@ LIFTED = "Per-token-head KV cache tests require GPU."
 
 matched: set[tuple[str, str]] = set()
 exceptions = [(path, name) for path, name in json.loads(os.environ["UPSTREAM_EXCEPT"])]
+sampled: dict[str, int] = json.loads(os.environ.get("UPSTREAM_SAMPLED", "{}"))
 outcomes: dict[str, Counter[str]] = defaultdict(Counter)
 failed: set[str] = set()
 passed: set[str] = set()
@@ -32,11 +34,15 @@ _written = time.monotonic()
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept = []
+    seen: Counter[str] = Counter()
     for item in items:
         path, _, name = item.nodeid.partition("::")
         hits = {one for one in exceptions if one[0] == path and name.startswith(one[1])}
         matched.update(hits)
         if hits:
+            continue
+        seen[path] += 1
+        if (seen[path] - 1) % sampled.get(path, 1):
             continue
         kept.append(item)
         # The release collects garbage and tears its process groups down after every test: nothing
