@@ -51,24 +51,23 @@ def _rotate(x: np.ndarray) -> np.ndarray:
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
-def _attend(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Causal attention of [token, head, size] queries over fewer KV heads."""
+def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, first: int = 0) -> np.ndarray:
+    """Causal attention of [token, head, size] queries, `first` and on, over fewer KV heads."""
     k, v = (np.repeat(x, HEADS // KV_HEADS, axis=1) for x in (k, v))
     scores = np.einsum("qhd,khd->hqk", q, k) / HEAD_SIZE**0.5
-    scores[:, np.triu(np.ones(scores.shape[1:], bool), 1)] = -np.inf
+    scores[:, np.arange(len(k)) > np.arange(first, first + len(q))[:, None]] = -np.inf
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v)
 
 
-def log_probabilities(
+def run_model(
     named: dict[str, np.ndarray],
     tokens: list[int],
-    quantise: Callable[[np.ndarray], np.ndarray] | None = int8_rows,
-    chunks: Sequence[tuple[int, int]] = (),
+    attention: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
     """[token, vocabulary] log-probabilities of what follows each token of the sequence.
 
-    The tokens of a chunk, from its first to before its end, see each other unquantised.
+    `attention` takes a layer's rotated queries, rotated keys and values, [token, head, size].
     """
     w = {name: value.astype(np.float64) for name, value in named.items()}
     x = w["model.embed_tokens.weight"][tokens]
@@ -81,15 +80,7 @@ def log_probabilities(
             )
             for name in "qkv"
         )
-        q, k = _rotate(q), _rotate(k)
-        cached = (quantise(k), quantise(v)) if quantise else (k, v)
-        attended = _attend(q, *cached)
-        for first, end in chunks:
-            seen = [
-                np.concatenate([old[:first], own[first:end]])
-                for old, own in zip(cached, (k, v), strict=True)
-            ]
-            attended[first:end] = _attend(q[:end], *seen)[first:]
+        attended = attention(_rotate(q), _rotate(k), v)
         x = x + attended.reshape(len(tokens), -1) @ w[f"{prefix}.self_attn.o_proj.weight"].T
         normed = _norm(x, w[f"{prefix}.post_attention_layernorm.weight"])
         gate = normed @ w[f"{prefix}.mlp.gate_proj.weight"].T
@@ -98,3 +89,28 @@ def log_probabilities(
     logits = _norm(x, w["model.norm.weight"]) @ w["lm_head.weight"].T
     logits -= logits.max(axis=-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def log_probabilities(
+    named: dict[str, np.ndarray],
+    tokens: list[int],
+    quantise: Callable[[np.ndarray], np.ndarray] | None = int8_rows,
+    chunks: Sequence[tuple[int, int]] = (),
+) -> np.ndarray:
+    """What `run_model` returns, over a cache of rows that are quantised each on its own.
+
+    The tokens of a chunk, from its first to before its end, see each other unquantised.
+    """
+
+    def over_cache(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+        cached = (quantise(k), quantise(v)) if quantise else (k, v)
+        attended = attend(q, *cached)
+        for first, end in chunks:
+            seen = [
+                np.concatenate([old[:first], own[first:end]])
+                for old, own in zip(cached, (k, v), strict=True)
+            ]
+            attended[first:end] = attend(q[first:end], *seen, first)
+        return attended
+
+    return run_model(named, tokens, over_cache)

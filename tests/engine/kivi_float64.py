@@ -4,9 +4,10 @@ The format is written from its definition (architecture, section 7), not from th
 numbers share an e4m3 scale, of K a channel of 16 tokens, of V 16 channels of a token.
 """
 
+from functools import partial
+
 import numpy as np
-from float64_reference import _norm, _rotate
-from tiny_llama import HEAD_SIZE, HEADS, KV_HEADS, LAYERS
+from float64_reference import attend, run_model
 
 GROUP = 16
 FEW = 16  # a step of more is a prompt's chunk, which sees itself as it came
@@ -67,12 +68,7 @@ def _attend(
         keys[:closed] = sealed[:closed]
         if end - first > FEW:
             seen[first:] = v[first:end]
-        keys, seen = (np.repeat(x, HEADS // KV_HEADS, axis=1) for x in (keys, seen))
-        scores = np.einsum("qhd,khd->hqk", q[first:end], keys) / HEAD_SIZE**0.5
-        mask = np.arange(end) > np.arange(first, end)[:, None]
-        scores[:, mask] = -np.inf
-        p = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        out[first:end] = np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), seen)
+        out[first:end] = attend(q[first:end], keys, seen, first)
     return out
 
 
@@ -81,27 +77,5 @@ def log_probabilities(
     tokens: list[int],
     steps: list[tuple[int, int]],
 ) -> np.ndarray:
-    """[token, vocabulary] log-probabilities of what follows each token of the sequence.
-
-    `steps` are the first and end token of each step of the engine.
-    """
-    w = {name: value.astype(np.float64) for name, value in named.items()}
-    x = w["model.embed_tokens.weight"][tokens]
-    for layer in range(LAYERS):
-        prefix = f"model.layers.{layer}"
-        normed = _norm(x, w[f"{prefix}.input_layernorm.weight"])
-        q, k, v = (
-            (normed @ w[f"{prefix}.self_attn.{name}_proj.weight"].T).reshape(
-                len(tokens), -1, HEAD_SIZE
-            )
-            for name in "qkv"
-        )
-        attended = _attend(_rotate(q), _rotate(k), v, steps)
-        x = x + attended.reshape(len(tokens), -1) @ w[f"{prefix}.self_attn.o_proj.weight"].T
-        normed = _norm(x, w[f"{prefix}.post_attention_layernorm.weight"])
-        gate = normed @ w[f"{prefix}.mlp.gate_proj.weight"].T
-        up = normed @ w[f"{prefix}.mlp.up_proj.weight"].T
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[f"{prefix}.mlp.down_proj.weight"].T
-    logits = _norm(x, w["model.norm.weight"]) @ w["lm_head.weight"].T
-    logits -= logits.max(axis=-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    """What `run_model` returns; `steps` are the first and end token of each step of the engine."""
+    return run_model(named, tokens, partial(_attend, steps=steps))
