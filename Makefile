@@ -50,8 +50,8 @@ ab-new: ## restore the patched files
 	@$(PY) -m scripts.ab new
 ab-status: ## which version is in vllm/
 	@$(PY) -m scripts.ab status
-ab: ## bench old and new alternately, in fresh processes (KERNEL=, BENCH=, PAIRS=5)
-	@$(PY) -m scripts.ab bench $(KERNEL) $(BENCH) $(if $(PAIRS),--pairs $(PAIRS))
+ab: ## bench old and new alternately, in fresh processes (KERNEL=, BENCH=, PAIRS=5, FLAGS= of the bench)
+	@$(PY) -m scripts.ab bench $(KERNEL) $(BENCH) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(FLAGS),--flags='$(FLAGS)')
 
 ## Measure
 MEASURES := bench_quant_vs_flash bench_paged_decode capacity decode_latency_serving mixed_serving \

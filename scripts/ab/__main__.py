@@ -1,8 +1,9 @@
-"""python -m scripts.ab old KERNEL | new | status | bench KERNEL BENCH [--pairs N]"""
+"""python -m scripts.ab old KERNEL | new | status | bench KERNEL BENCH [--pairs N] [--flags ...]"""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from scripts.ab.bench import LEAST_PAIRS, bench, module_of
 from scripts.ab.kernels import Kernel, kernels
@@ -24,6 +25,7 @@ def cli() -> int:
     runs.add_argument("kernel", nargs="?", default="")
     runs.add_argument("bench", nargs="?", default="")
     runs.add_argument("--pairs", type=int, default=LEAST_PAIRS)
+    runs.add_argument("--flags", default="", type=shlex.split, help="of the bench, such as shapes")
     options = parser.parse_args()
 
     require()
@@ -45,7 +47,7 @@ def cli() -> int:
     else:
         module_of(options.bench)
         with lock():
-            bench(swapper, options.kernel, options.bench, options.pairs)
+            bench(swapper, options.kernel, options.bench, options.pairs, options.flags)
     return 0
 
 

@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -60,8 +61,10 @@ def module_of(name: str) -> str:
     return f"scripts.bench_{name}"
 
 
-def bench(swapper: Swapper, kernel: str, name: str, pairs: int) -> None:
+def bench(swapper: Swapper, kernel: str, name: str, pairs: int, flags: list[str]) -> None:
     """Run the bench in pairs, print each and the summary, write results/ab/; ends with new in.
+
+    flags: of the bench, besides --json.
 
     Raises Failure for too few pairs, an unknown bench or one that fails.
     """
@@ -84,7 +87,7 @@ def bench(swapper: Swapper, kernel: str, name: str, pairs: int) -> None:
                 for side, version in sides.items():
                     swapper.put(version)
                     caches = CACHE / "ab" / swapper.cache_key(version)
-                    measured[side], about = _run(module, f"pair-{number}-{side}", caches)
+                    measured[side], about = _run(module, flags, f"pair-{number}-{side}", caches)
                 done.append(Pair(**measured))
                 if not done[-1].ratios():
                     raise Failure(f"{module}: no case was measured with both old and new files")
@@ -95,7 +98,7 @@ def bench(swapper: Swapper, kernel: str, name: str, pairs: int) -> None:
                 say("the new files are in again")
     summary = summarise(done)
     _print_summary(summary)
-    result = _save(swapper, kernel, name, done, summary, about)
+    result = _save(swapper, kernel, name, flags, done, summary, about)
     say(f"written: {result.relative_to(ROOT)}")
 
 
@@ -131,7 +134,7 @@ def read_medians(file: Path) -> tuple[Medians, dict[str, Any]]:
     return medians, data
 
 
-def _run(module: str, label: str, caches: Path) -> tuple[Medians, dict[str, Any]]:
+def _run(module: str, flags: list[str], label: str, caches: Path) -> tuple[Medians, dict[str, Any]]:
     """One fresh process of the bench."""
     python = ROOT / ".venv" / "bin" / "python"
     out, log = SCRATCH / f"{label}.json", SCRATCH / f"{label}.log"
@@ -142,7 +145,7 @@ def _run(module: str, label: str, caches: Path) -> tuple[Medians, dict[str, Any]
         "TRITON_CACHE_DIR": str(caches / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
     }
-    command = [python if python.exists() else sys.executable, "-m", module, "--json", out]
+    command = [python if python.exists() else sys.executable, "-m", module, *flags, "--json", out]
     say(f"{label}: running, log in {log.relative_to(ROOT)}")
     start = time.monotonic()
     with log.open("wb") as output, _process(command, env, output) as process:
@@ -228,6 +231,7 @@ def _save(
     swapper: Swapper,
     kernel: str,
     name: str,
+    flags: list[str],
     pairs: list[Pair],
     summary: dict[str, dict[str, float]],
     about: dict[str, Any],
@@ -240,7 +244,8 @@ def _save(
     data = {
         "kernel": kernel,
         "bench": name,
-        "command": f"make ab KERNEL={kernel} BENCH={name} PAIRS={len(pairs)}",
+        "command": f"make ab KERNEL={kernel} BENCH={name} PAIRS={len(pairs)}"
+        + (f' FLAGS="{shlex.join(flags)}"' if flags else ""),
         "device": device,
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
         "stack": git("rev-parse", "HEAD", cwd=VLLM).strip(),

@@ -39,7 +39,7 @@ from vllm import attn
 fused = attn.KERNEL == "fused"
 with open("runs.jsonl", "a") as log:
     keys = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    log.write(json.dumps({"kernel": attn.KERNEL, **{k: os.environ[k] for k in keys}}) + "\\n")
+    log.write(json.dumps({"kernel": attn.KERNEL, "argv": sys.argv[1:-2], **{k: os.environ[k] for k in keys}}) + "\\n")
 for _ in range(int(os.environ.get("BENCH_BEATS", 0))):
     pathlib.Path("beat").touch()
     time.sleep(0.05)
@@ -251,8 +251,9 @@ def runs(stack: Stack) -> list[dict[str, str]]:
 
 
 def test_bench_alternates_with_separate_caches_and_ends_new(benched: Stack) -> None:
-    out = ab(benched, "bench", "int8_decode", "fake")
+    out = ab(benched, "bench", "int8_decode", "fake", "--flags=--batch q1s4k 'q1s32k'")
     done = runs(benched)
+    assert all(run["argv"] == ["--batch", "q1s4k", "q1s32k"] for run in done)
     assert [run["kernel"] for run in done] == ["stock", "fused"] * 5
     for key in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         assert len({run[key] for run in done}) == 2
@@ -271,6 +272,7 @@ def test_bench_alternates_with_separate_caches_and_ends_new(benched: Stack) -> N
         }
     }
     assert len(result["pairs"]) == 5 and result["pairs"][0]["new"]["B1 32K"] == 7.0
+    assert result["command"].endswith('BENCH=fake PAIRS=5 FLAGS="--batch q1s4k q1s32k"')
     assert result["bench_says"] == {"triton": "3.6"}
     assert result["stack"] == benched.git("rev-parse", "HEAD").strip()
     assert_new(benched)
