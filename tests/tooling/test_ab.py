@@ -39,7 +39,8 @@ from vllm import attn
 fused = attn.KERNEL == "fused"
 with open("runs.jsonl", "a") as log:
     keys = ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    log.write(json.dumps({"kernel": attn.KERNEL, "argv": sys.argv[1:-2], **{k: os.environ[k] for k in keys}}) + "\\n")
+    about = {"kernel": attn.KERNEL, "argv": sys.argv[1:-2]}
+    log.write(json.dumps(about | {k: os.environ[k] for k in keys}) + "\\n")
 for _ in range(int(os.environ.get("BENCH_BEATS", 0))):
     pathlib.Path("beat").touch()
     time.sleep(0.05)
