@@ -60,7 +60,8 @@ def step_of(shape: Geometry, one: Batch, form: Format, run: Run) -> tuple[Any, d
 
     release()
     same = None
-    if form.same_as:
+    # A prefill's own rows are attended to as they came, by the other format as coded.
+    if form.same_as and one.kind != "prefill":
         same = Step(shape, one, format_named(form.same_as), device(run)).actual()
     step = Step(shape, one, form, device(run))
     return step, check(step, same)

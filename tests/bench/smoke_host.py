@@ -2,7 +2,8 @@
 
 `python smoke_host.py FOLDER SCRIPT ...`: each as `python -m scripts.SCRIPT --smoke --fresh` with
 its result in FOLDER/SCRIPT.json. At last a cache is spoilt under a step, and what the gate says is
-written to FOLDER/gate.txt; what the engine says of formats on a GPU to FOLDER/formats.json.
+written to FOLDER/gate.txt; what the engine says of formats on a GPU to FOLDER/formats.json, and the
+grid of its verification to FOLDER/grid.json.
 """
 
 from __future__ import annotations
@@ -40,6 +41,19 @@ def gate(folder: Path) -> None:
         (folder / "gate.txt").write_text(str(failure))
 
 
+def grid(folder: Path) -> None:
+    """How many segments verification's kernels are launched for, and how many its launch wants."""
+    from scripts.attention.served import Device
+    from scripts.attention.shapes import batch, format_named, geometry
+    from scripts.attention.step import Step
+
+    step = Step(geometry("tiny"), batch("2q3s33"), format_named("int8"), Device("cpu"))
+    fused = step.metadata.fused_step
+    wanted = fused.planner._segments(fused.launch) + fused.plan.num_reqs
+    found = {"launched": fused.plan.num_segments, "wanted": wanted}
+    (folder / "grid.json").write_text(json.dumps(found | {"fixed": fused.planner.fixed_grid}))
+
+
 def availability(folder: Path) -> None:
     """By capability and format, why a GPU would not serve it, as far as no GPU is asked."""
     from unittest import mock
@@ -65,4 +79,5 @@ if __name__ == "__main__":
     for chosen in sys.argv[2:]:
         script(chosen, target)
     gate(target)
+    grid(target)
     availability(target)

@@ -121,6 +121,12 @@ def test_no_time_is_printed_of_a_kernel_that_is_wrong(folder: Path) -> None:
     assert "series, INT8" in said and "not timed: the kernel is wrong" in said
 
 
+def test_verification_has_a_grid_of_its_own(folder: Path) -> None:
+    """Programs without a segment cost time: a drafter must not give every grid decode's size."""
+    grid = json.loads((folder / "grid.json").read_text())
+    assert grid["launched"] == grid["wanted"] and not grid["fixed"]
+
+
 def test_on_a_gpu_the_engine_decides_what_is_served(folder: Path) -> None:
     reasons = json.loads((folder / "formats.json").read_text())
     assert reasons["9/int8"] is None and reasons["9/fa-bf16"] is None
