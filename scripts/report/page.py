@@ -8,7 +8,7 @@ from typing import Any
 
 from tabulate import tabulate  # type: ignore[import-untyped]
 
-from scripts import capacity
+from scripts import capacity, release_suites
 from scripts.attention import bench
 from scripts.report import kernel_benchmark, plots
 from scripts.report.load import RESULTS, Result, named
@@ -174,6 +174,7 @@ class Page:
         self._section("quality_teacher_forced", "Quality by position", plots.quality)
         self._reconstruction()
         self._section("quality_paired_tasks", "Paired tasks")
+        self._suites()
         for one in named(self.results, "sweep_decode"):
             rows = [
                 [", ".join(map(str, key)), launch, f"{mean:.3f}"]
@@ -188,7 +189,7 @@ class Page:
         self, name: str, title: str, draw: Callable[[Path, dict[str, Any]], bool] | None = None
     ) -> None:
         for one in named(self.results, name):
-            self.add(f"## {title}\n\n[{one.shown}]({one.shown})")
+            self.add(f"## {title}: {one.place}, {one.path.stem}\n\n[{one.shown}]({one.shown})")
             if any(scalars(cell) for cell in one.cells.values()):
                 self.add(cell_table(one.cells))
             summary = one.data.get("summary", {})
@@ -207,6 +208,19 @@ class Page:
                     f"model's own activations, in all layers (least–most of a layer); "
                     f"[{one.shown}]({one.shown}):\n\n" + table(("cache", "K", "V"), rows)
                 )
+
+    def _suites(self) -> None:
+        for one in named(self.results, release_suites.NAME):
+            told = one.data["summary"]
+            new, cut = len(told["new_failures"]), len(told["cut"])
+            self.add(
+                f"## The release's tests: {one.place}\n\n[{one.shown}]({one.shown}); {new} new "
+                f"failures. Of {cut} of {told['files']} files a limit cut some cases or all, which "
+                "count as far as both sides ran them; files without any are not shown."
+            )
+            rows = [release_suites.row(path, cell) for path, cell in one.cells.items()]
+            ran = [row for row, cell in zip(rows, one.cells.values(), strict=True) if _ran(cell)]
+            self.add(table(("file", "the release", "with the series", "new failures"), ran))
 
     def _refused(self, reasons: Iterable[str]) -> None:
         if lines := [f"- {reason}" for reason in dict.fromkeys(reasons)]:
@@ -227,6 +241,11 @@ class Page:
             self.add(f"![{title}]({PLOTS}/{path.name})")
         else:
             self.missing.append(f"plot {path.name}: no cells for it")
+
+
+def _ran(cell: dict[str, Any]) -> bool:
+    """Whether any case of a file ran on either side."""
+    return any(side and side["counts"] for side in (cell["before"], cell["after"]))
 
 
 def table(headings: Iterable[str], rows: list[list[str]]) -> str:

@@ -91,6 +91,15 @@ def all_of_them(commit: str) -> dict[str, dict[str, Any]]:
     }
     mixed = {"int8": {"step_ms": [2.0, 2.0, 9.0, 2.0], "arrival": 2, "step_ms_p99": 9.0}}
     buckets = [{"from": 512 * n, "to": 512 * n + 512, "delta_nll": 1e-3 * n} for n in range(3)]
+    suites = {
+        path: {
+            "before": {"counts": counts, "failed": [], "cut": cut, "output": ""},
+            "after": {"counts": counts, "failed": [], "cut": cut, "output": ""},
+            "new_failures": [],
+            "not_compared": [],
+        }
+        for path, counts, cut in (("tests/a.py", {"passed": 7}, False), ("tests/b.py", {}, True))
+    }
     paired = {"int8": {"lost": 3, "gained": 1, "n": 100, "p_value": 0.625, "truncated": {"a": 2}}}
     return {
         "h200/bench_quant_vs_flash/result.json": result(
@@ -104,6 +113,12 @@ def all_of_them(commit: str) -> dict[str, dict[str, Any]]:
             {},
             commit,
             summary={"entries": [["sm90", "int8", 256, 8, "few", "16,1,12,1", 0.65]]},
+        ),
+        "h200/release_suites/result.json": result(
+            "release_suites",
+            suites,
+            commit,
+            summary={"files": 2, "new_failures": [], "cut": ["tests/b.py"]},
         ),
         "h200/mixed_serving/result.json": result(
             "mixed_serving",

@@ -100,6 +100,8 @@ def test_tables_hold_the_recorded_figures(root: Path) -> None:
     entry = next(line for line in text.splitlines() if "16,1,12,1" in line)
     assert "sm90, int8, 256, 8, few" in entry and "0.650" in entry
     assert "0.625" in text and "truncated.a" in text
+    assert "0 new failures. Of 1 of 2 files a limit cut" in text
+    assert "| tests/a.py | 7 passed" in text.replace("  ", "") and "tests/b.py" not in text
     ratios = text[text.index("Over auto:") :]
     assert "alone_ms_p50" in ratios and "0.889" in ratios
 
