@@ -3,8 +3,8 @@
 tests/v1/core, tests/v1/attention and the Triton and cache tests of tests/kernels/attention, each
 file in processes of its own: on the plain base in a scratch tree, then on the patched one. With
 --jobs, files and parts of the large ones run side by side; a case that then fails with the series
-alone is run again on both trees with nothing beside it, and only that counts. Needs a GPU;
-`--smoke` runs a few tests of one file over interpreted kernels.
+alone is run again on both trees with nothing beside it, and only that counts. Without a GPU kernels
+are interpreted, and what needs one fails on both sides; `--smoke` runs a few tests of one file so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common import BASE_VERSION, ROOT, VLLM, WORK, Failure, git, main
-from scripts.harness import options, show
+from scripts.harness import gpu, options, show
 from scripts.harness.run import Run
 from scripts.series import check, scratch
 
@@ -280,7 +280,7 @@ def run() -> int:
     settings = {"files": list(patterns), "select": select, "limit": parsed.limit}
     if parsed.budget != float("inf"):
         settings["budget"] = parsed.budget
-    with Run(NAME, parsed, settings=settings, timed=False) as running:
+    with Run(NAME, parsed, settings=settings, timed=False, gpus=len(gpu.visible())) as running:
         base = WORK / "release-suites" / "base"
         scratch.checked_out(BASE_VERSION, base)
         check.lend_binaries(base)
