@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -113,12 +114,19 @@ def outcome(
             check=False,
         )
         if not report.exists():
-            return _ended(path, done.stdout[-_KEPT:])
+            return _ended(path, plain(done.stdout[-_KEPT:]))
         found = json.loads(report.read_text(encoding="utf-8"))
     counts = found["outcomes"].get(path, {})
     failed = found.get("failed", [])
-    said = found["output"][-_KEPT:] if failed else ""
+    said = plain(found["output"][-_KEPT:]) if failed else ""
     return _side(counts, failed, found.get("passed", []), said, found.get("cut", False))
+
+
+def plain(text: str) -> str:
+    """Output without the machine's folders: what is left of a path begins at the last of these."""
+    return re.sub(
+        r"/[\w./+-]*/(?=(?:site-packages|tests|vllm|importlib|scripts)/)|/tmp/[\w./-]+", "", text
+    )
 
 
 def _ended(path: str, output: str) -> dict[str, Any]:

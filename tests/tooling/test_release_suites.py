@@ -57,6 +57,13 @@ def test_parts_make_one_side() -> None:
     assert release_suites.joined([None]) is None
 
 
+def test_what_is_kept_of_the_output_names_no_folder_of_the_machine() -> None:
+    said = "/home/me/.venv/lib/python3.12/site-packages/torch/x.py:3: /a/vllm/tests/v1/test_y.py"
+    assert release_suites.plain(said) == "site-packages/torch/x.py:3: tests/v1/test_y.py"
+    assert release_suites.plain("left /tmp/z1 there") == "left  there"
+    assert release_suites.plain("tests/v1/test_y.py 3/4") == "tests/v1/test_y.py 3/4"
+
+
 def test_a_failure_beside_others_counts_if_it_fails_again_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
