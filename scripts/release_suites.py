@@ -114,29 +114,30 @@ def outcome(
             check=False,
         )
         if not report.exists():
-            return _ended(path, plain(done.stdout[-_KEPT:]))
+            return _ended(path, done.stdout)
         found = json.loads(report.read_text(encoding="utf-8"))
     counts = found["outcomes"].get(path, {})
     failed = found.get("failed", [])
-    said = plain(found["output"][-_KEPT:]) if failed else ""
+    said = found["output"] if failed else ""
     return _side(counts, failed, found.get("passed", []), said, found.get("cut", False))
-
-
-def plain(text: str) -> str:
-    """Output without the machine's folders: what is left of a path begins at the last of these."""
-    return re.sub(
-        r"/[\w./+-]*/(?=(?:site-packages|tests|vllm|importlib|scripts)/)|/tmp/[\w./-]+", "", text
-    )
 
 
 def _ended(path: str, output: str) -> dict[str, Any]:
     return _side({"failed": 1}, [f"{path} (the process)"], [], output, False)
 
 
+def plain(text: str) -> str:
+    """Output without the machine's folders: a path begins at the last of those named here."""
+    return re.sub(
+        r"/[\w./+-]*/(?=(?:site-packages|tests|vllm|importlib|scripts)/)|/tmp/[\w./-]+", "", text
+    )
+
+
 def _side(
     counts: dict[str, int], failed: list[str], passed: list[str], output: str, cut: bool
 ) -> dict[str, Any]:
-    return {"counts": counts, "failed": failed, "passed": passed, "cut": cut, "output": output}
+    said = plain(output[-_KEPT:])
+    return {"counts": counts, "failed": failed, "passed": passed, "cut": cut, "output": said}
 
 
 def untouched() -> dict[str, Any]:

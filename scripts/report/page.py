@@ -218,9 +218,9 @@ class Page:
                 f"failures. Of {cut} of {told['files']} files a limit cut some cases or all, which "
                 "count as far as both sides ran them; files without any are not shown."
             )
-            rows = [release_suites.row(path, cell) for path, cell in one.cells.items()]
-            ran = [row for row, cell in zip(rows, one.cells.values(), strict=True) if _ran(cell)]
-            self.add(table(("file", "the release", "with the series", "new failures"), ran))
+            ran = {path: cell for path, cell in one.cells.items() if _ran(cell)}
+            rows = [release_suites.row(*item) for item in ran.items()]
+            self.add(table(("file", "the release", "with the series", "new failures"), rows))
 
     def _refused(self, reasons: Iterable[str]) -> None:
         if lines := [f"- {reason}" for reason in dict.fromkeys(reasons)]:
