@@ -54,12 +54,9 @@ ab: ## bench old and new alternately, in fresh processes (KERNEL=, BENCH=, PAIRS
 	@$(PY) -m scripts.ab bench $(KERNEL) $(BENCH) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(FLAGS),--flags='$(FLAGS)')
 
 ## Measure
-MEASURES := bench_quant_vs_flash bench_paged_decode capacity decode_latency_serving mixed_serving \
-	longctx_code_serving quality_teacher_forced quality_paired_tasks
 .PHONY: measure report
-measure: applied build ## every bench and quality check on this machine's GPU, then the report (FLAGS=--smoke: a check of them)
-	@for script in $(MEASURES); do $(VENV) -m scripts.$$script $(FLAGS) || exit 1; done
-	@$(VENV) -m scripts.report
+measure: applied build ## every run behind README and the report that has no result yet, then the report (FLAGS=--smoke: a check of them)
+	@$(VENV) -m scripts.measure $(FLAGS); ended=$$?; $(VENV) -m scripts.report && exit $$ended
 report: build ## render results/ into results/REPORT.md, its plots and README's figures
 	@$(VENV) -m scripts.report
 

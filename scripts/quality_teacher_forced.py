@@ -159,12 +159,12 @@ def run() -> None:
         "window": parsed.window,
         "tokens": parsed.tokens,
         "reference": parsed.caches[0],
-        "texts": {source.name: source.sha256 for source in texts.sources()},
     }
     with Run(
         "quality_teacher_forced",
         parsed,
         settings=settings,
+        files=[*models.files(parsed.model, model), *texts.files()],
         label=f"{model.name.lower()}-{parsed.route}",
         gpus=1 if parsed.route == "engine" else 0,
         timed=False,

@@ -21,7 +21,8 @@ def shapes(parsed: argparse.Namespace, kinds: tuple[str, ...]) -> list[tuple[Geo
     usual = batches("smoke") if parsed.smoke else [spec for kind in kinds for spec in batches(kind)]
     made = [batch(spec) for spec in dict.fromkeys(parsed.batch or usual)]
     if parsed.smoke and not parsed.batch:
-        made = [one for one in made if one.kind in kinds]
+        # Any batch has tokens to store.
+        made = [one for one in made if one.kind in kinds or "store" in kinds]
     return [(geometry(name), one) for name in names for one in made]
 
 
@@ -35,10 +36,8 @@ def device(run: Run) -> Any:
 def copy_bytes_per_s(run: Run) -> float:
     """The device's copy bandwidth, measured in the same run."""
     on_gpu = bool(run.gpus)
-    size = timing.COPY_BYTES if on_gpu else 1 << 20
-    return run.cell(COPY, lambda: {"bytes_per_s": timing.copy_bandwidth(on_gpu, size)})[
-        "bytes_per_s"
-    ]
+    cell = run.cell(COPY, lambda: {"bytes_per_s": timing.copy_bandwidth(on_gpu)})
+    return cell["bytes_per_s"]
 
 
 def cell_name(shape: Geometry, one: Batch, variant: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -28,10 +29,44 @@ def _int8(step: Step, pages: torch.Tensor, blocks: torch.Tensor) -> Rows:
     return key, value
 
 
+def _int4(step: Step, pages: torch.Tensor, blocks: torch.Tensor) -> Rows:
+    from vllm.v1.attention.ops.quant_kv.layout import planar_views
+
+    views = planar_views(pages)
+    dtype = step.query.dtype
+    pairs = (views.key_cache, views.k_scale), (views.value_cache, views.v_scale)
+    key, value = (int4_rows(codes[blocks], words[blocks], dtype) for codes, words in pairs)
+    return key, value
+
+
+def int4_rows(codes: torch.Tensor, words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Rows [..., head size] of an INT4 cache, in `dtype` as INT8's are.
+
+    codes: uint8 [..., head size / 2]; words: float32 [...], scale and zero point. The format is
+    stated in float64 by `dequantize` of quant_kv/reference.py.
+    """
+    word = words.contiguous().view(torch.int32)
+    scale = (word & -256).view(torch.float32).to(dtype)
+    zero_point = (word & 255).to(torch.uint8).view(torch.int8)
+    levels = torch.cat([codes & 15, codes >> 4], -1).to(dtype) - zero_point.to(dtype)[..., None]
+    return levels * scale[..., None] @ _unrotation(levels.shape[-1], codes.device, dtype)
+
+
+@cache
+def _unrotation(head_size: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """The matrix that rotates rows back; made once, for no graph can hold its making."""
+    from vllm.v1.attention.ops.quant_kv.reference import rotation_matrix
+    from vllm.v1.attention.ops.quant_kv.rotation import rotation_block
+
+    # Powers of two: exact in every dtype.
+    return (rotation_matrix(head_size, device) / rotation_block(head_size)).to(dtype)
+
+
 # By kv_cache_dtype: K and V rows of blocks, [blocks, block size, KV heads, head size].
 DEQUANTISERS: dict[str, Callable[[Step, torch.Tensor, torch.Tensor], Rows]] = {
     "auto": _plain,
     "int8_per_token_head": _int8,
+    "int4_per_token_head": _int4,
 }
 
 

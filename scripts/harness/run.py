@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ class Run:
     name: the script's, a folder under results/<gpu>/.
     parsed: the flags of `options.parser`.
     settings: whatever else the cells depend on, as JSON; part of what --resume compares.
-    files: name in inputs.toml -> path.
+    files: what it reads beside the code; see `inputs`.
     label: the result's file name without .json.
     gpus: how many GPUs it measures on; 0: none, it runs on the host alone.
     variants: the old files of a kernel (`make ab-old`) may be in vllm/.
@@ -47,7 +47,7 @@ class Run:
         parsed: argparse.Namespace,
         *,
         settings: dict[str, Any],
-        files: dict[str, Path] | None = None,
+        files: Sequence[inputs.Input] = (),
         label: str = "result",
         gpus: int = 1,
         variants: bool = False,
@@ -56,7 +56,7 @@ class Run:
         self.name, self.label, self.smoke = name, label, parsed.smoke
         self.settings = settings | {"smoke": parsed.smoke, "repeats": parsed.repeats}
         self.console = Console(stderr=True)
-        self._parsed, self._variants, self._files = parsed, variants, files or {}
+        self._parsed, self._variants, self._files = parsed, variants, files
         self._timed = timed
         # First of all: it sets variables that torch reads when it is imported.
         self.gpus = device.choose(parsed.smoke, gpus) if gpus else []
@@ -69,8 +69,7 @@ class Run:
         self.series, reasons = tree.read(variants=self._variants)
         tree.require_series(reasons, parsed.allow_dirty or parsed.smoke)
         self.dirty = reasons
-        sums = {name: inputs.check(name, path) for name, path in self._files.items()}
-        self.inputs = sums
+        self.inputs = {one.name: one.record(inputs.check(one)) for one in self._files}
         with self._held as held:
             held.enter_context(claimed([one.uuid for one in self.gpus], shared=not self._timed))
             if self._timed:
@@ -80,7 +79,7 @@ class Run:
             about = {
                 "name": self.name,
                 "settings": self.settings,
-                "inputs": sums,
+                "inputs": self.inputs,
                 "series": self.series.digest,
                 "variant": self.series.variant,
                 "tree": self._watch.checksum,
@@ -143,13 +142,13 @@ class Run:
         self.cells.keep(name, value)
         return value
 
-    def write(self, summary: dict[str, Any] | None = None) -> Path:
-        """Write the result with everything that tells where it comes from; returns its path."""
+    def origin(self) -> dict[str, Any]:
+        """Everything that tells where a result comes from. Raises Failure if that has changed."""
         self._watch.check()
-        for name, path in self._files.items():
-            if inputs.digest(path) != self.inputs[name]:
-                raise Failure(f"the input {path} was written while the run went on: run it again")
-        data = {
+        for one in self._files:
+            if inputs.digest(one.path) != self.inputs[one.name]["sha256"]:
+                raise Failure(f"the input {one.path} was written while the run went on: run again")
+        return {
             "schema": result.SCHEMA,
             "name": self.name,
             "command": options.command(),
@@ -162,10 +161,12 @@ class Run:
             "environment": self.record | {"alone": self._timed, "load": self._loads()},
             "inputs": self.inputs,
             "settings": self.settings,
-            "summary": summary or {},
-            "cells": self.cells.values,
         }
-        result.write(self.path, data)
+
+    def write(self, summary: dict[str, Any] | None = None) -> Path:
+        """Write the result with its origin; returns its path."""
+        data = {"summary": summary or {}, "cells": self.cells.values}
+        result.write(self.path, self.origin() | data)
         self.cells.done()
         where = self.path.resolve()
         inside = where.is_relative_to(ROOT)

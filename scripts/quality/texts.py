@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.common import CACHE, Failure, main
+from scripts.harness import inputs
 from scripts.series import sdist
 from scripts.series.lock import locked
 
@@ -75,6 +76,15 @@ def ensure(source: Source) -> str:
         )
     with locked("texts", "texts"):
         return source.path.read_text("utf-8") if source.path.exists() else _make(source)
+
+
+def files(kind: str | None = None) -> list[inputs.Input]:
+    """The texts (of one kind) as a run's inputs, made if they aren't there."""
+    chosen = [source for source in sources() if kind in (None, source.kind)]
+    for source in chosen:
+        ensure(source)
+    remedy = "remove it and make it again: python -m scripts.quality.texts"
+    return [inputs.Input(one.name, one.path, one.sha256, remedy) for one in chosen]
 
 
 def _make(source: Source) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from scripts.common import Failure
 from scripts.harness.run import Run
 from scripts.plan.memory import memory_bytes
-from scripts.serving import child, figures, formats
+from scripts.serving import child, figures, formats, models
 from scripts.serving.engines import Settings
 from scripts.serving.models import Model
 
@@ -134,7 +134,8 @@ def run(
     about = measured | {"model": model.name} | {key: getattr(parsed, key) for key in shared}
     label = f"{model.name.lower()}-{label}" + (f"-drafts{parsed.drafts}" if parsed.drafts else "")
     label += "-eager" if parsed.eager else ""
-    with Run(name, parsed, settings=about, label=label) as this:
+    files = models.files(parsed.model, model)
+    with Run(name, parsed, settings=about, files=files, label=label) as this:
         # All of them at once: what one refuses is told before another is measured.
         engines = {
             cache: settings(this, parsed, model, cache, context=context, requests=requests)

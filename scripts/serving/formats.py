@@ -32,5 +32,5 @@ def require(cache: str, tree: Path = VLLM) -> None:
     if cache not in names:
         raise Failure(
             f"vllm/ knows no cache format {cache}: it knows {', '.join(names)}\n"
-            "a draft in patches/drafts/ may bring it (README, Work on a patch)"
+            "take one of those; a patch of the series may bring it: make apply"
         )

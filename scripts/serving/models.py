@@ -1,30 +1,25 @@
 """Which model a script serves, and how text becomes its tokens.
 
 The default is SmolLM2-135M-Instruct from its package. A smoke run takes a tiny Llama with random
-weights; GEOMETRIES are configurations whose weights the engine makes up (load_format "dummy"), for
-speed alone, and need no download.
+weights; those of `dummy` have weights that the engine makes up, and need no download.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scripts import model as smollm2
 from scripts.common import WORK, Failure
+from scripts.harness import inputs
+from scripts.serving import dummy
 
 FOLDER = WORK / "models"
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-}
 # Bytes are its tokens, so it needs no tokenizer.
-TINY = LLAMA | {
+TINY = dummy.LLAMA | {
     "vocab_size": 256,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -35,29 +30,6 @@ TINY = LLAMA | {
     "max_position_embeddings": 512,
     "rope_theta": 10000.0,
     "torch_dtype": "float32",
-}
-# The attention geometries that patches 0003 to 0006 are measured on, in dense models of 16 layers.
-GEOMETRIES = {
-    name: LLAMA
-    | {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "vocab_size": 32000,
-        "hidden_size": 2048,
-        "intermediate_size": 4096,
-        "num_hidden_layers": 16,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_size,
-        "max_position_embeddings": 262144,
-        "rope_theta": 1e6,
-        "attention_bias": False,
-        "torch_dtype": "bfloat16",
-    }
-    for name, heads, kv_heads, head_size in (
-        ("dummy-24q4kv-d256", 24, 4, 256),
-        ("dummy-48q8kv-d128", 48, 8, 128),
-    )
 }
 
 
@@ -85,12 +57,14 @@ class Model:
 
 def find(named: str | None, smoke: bool) -> Model:
     """The model of --model (None: the default). Raises Failure for an unknown one."""
-    if named is None and smoke:
+    made_up = dummy.config(named) if named else None
+    # Made-up layers in tiny shapes too: interpreted, those of a dummy would take hours.
+    if smoke and (named is None or made_up):
         return _tiny()
-    if named in GEOMETRIES:
+    if named and made_up:
         folder = FOLDER / named
-        _write_config(folder, GEOMETRIES[named])
-        return _described(str(folder), named, "dummy", GEOMETRIES[named])
+        _write_config(folder, made_up)
+        return _described(str(folder), named, "dummy", made_up)
     path = str(smollm2.ensure()) if named is None else named
     config = Path(path) / "config.json"
     name = smollm2.NAME if named is None else Path(path).name
@@ -101,10 +75,29 @@ def find(named: str | None, smoke: bool) -> Model:
     try:
         return _described(path, name, "auto", AutoConfig.from_pretrained(path).to_dict())
     except OSError as problem:
-        known = ", ".join(GEOMETRIES)
+        known = ", ".join(dummy.known())
         raise Failure(
             f"no model {path}: give a folder, a hub id that is reachable, or one of {known}"
         ) from problem
+
+
+def files(named: str | None, model: Model) -> list[inputs.Input]:
+    """What a run reads of the model that `find` gave for --model.
+
+    The default's weights are pinned; whatever a user names is recorded: all files of a folder, of a
+    hub id the commit, by the config.json that lies in the hub's cache.
+    """
+    folder = Path(model.path)
+    if named is None and model.name == smollm2.NAME:
+        return [smollm2.source(folder)]
+    if folder.is_dir():
+        return [inputs.Input(model.name, folder)]
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(model.path, "config.json")
+    if not isinstance(config, str):
+        return []
+    return [inputs.Input(f"{model.path} at {Path(config).parent.name}", Path(config))]
 
 
 def _described(path: str, name: str, weights: str, config: dict[str, Any]) -> Model:
@@ -116,7 +109,10 @@ def _described(path: str, name: str, weights: str, config: dict[str, Any]) -> Mo
 
 def _write_config(folder: Path, config: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    file, text = folder / "config.json", json.dumps(config, indent=1) + "\n"
+    # Another run may read it at this moment.
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)
 
 
 def _tiny() -> Model:
@@ -127,6 +123,7 @@ def _tiny() -> Model:
         from safetensors.numpy import save_file
 
         _write_config(folder, TINY)
+        part = folder / f".{os.getpid()}.part"
         random = np.random.default_rng(0)
         save_file(
             {
@@ -135,8 +132,10 @@ def _tiny() -> Model:
                 else np.ones(shape, np.float32)
                 for name, shape, gain in _tiny_shapes()
             },
-            folder / "model.safetensors",
+            part,
         )
+        # In one step: two runs may make it at once.
+        os.replace(part, folder / "model.safetensors")
     return _described(str(folder), "tiny", "auto", TINY)
 
 

@@ -1,9 +1,10 @@
 """Runs scripts one after the other in one process, which imports the engine once.
 
 `python smoke_host.py FOLDER SCRIPT ...`: each as `python -m scripts.SCRIPT --smoke --fresh` with
-its result in FOLDER/SCRIPT.json. At last a cache is spoilt under a step, and what the gate says is
-written to FOLDER/gate.txt; what the engine says of formats on a GPU to FOLDER/formats.json, and the
-grid of its verification to FOLDER/grid.json.
+its result in FOLDER/SCRIPT.json; "SCRIPT:FORMAT" with --format FORMAT, in
+FOLDER/SCRIPT-FORMAT.json. At last a cache is spoilt under a step, and what the gate says is
+written to FOLDER/gate.txt; what the engine says of formats on a GPU to FOLDER/formats.json, the
+grid of its verification to FOLDER/grid.json, errors of the dense fallback to FOLDER/dense.json.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from scripts.common import Failure
 
 
 def script(name: str, folder: Path) -> None:
-    out = folder / f"{name}.json"
+    name, _, form = name.partition(":")
+    out = folder / f"{name}{'-' if form else ''}{form}.json"
     sys.argv = [name, "--smoke", "--fresh", "--out", str(out)]
+    sys.argv += ["--format", form] if form else []
     try:
         runpy.run_module(f"scripts.{name}", run_name="__main__")
     except SystemExit as ended:
@@ -54,6 +57,36 @@ def grid(folder: Path) -> None:
     (folder / "grid.json").write_text(json.dumps(found | {"fixed": fused.planner.fixed_grid}))
 
 
+def dense_rows(folder: Path) -> None:
+    """By dtype and format, the error of the dense fallback's rows to the tree's float64 ones."""
+    import torch
+    from vllm.v1.attention.ops.quant_kv.layout import planar_views
+    from vllm.v1.attention.ops.quant_kv.reference import dequantize
+
+    from scripts.attention import dense
+    from scripts.attention.served import Device
+    from scripts.attention.shapes import batch, format_named, geometry
+    from scripts.attention.step import Step
+
+    found = {}
+    for name in ("int8", "int4"):
+        step = Step(geometry("tiny"), batch("2q3s33"), format_named(name), Device("cpu"))
+        views = planar_views(step.caches[0])
+        # Every block but the null block, which nothing is stored in, and no slot behind the last.
+        blocks = step.block_table[:, :2].flatten().long()
+        pairs = (views.key_cache, views.k_scale), (views.value_cache, views.v_scale)
+        exact = [dequantize(codes[blocks], scale[blocks], name) for codes, scale in pairs]
+        for dtype in (torch.float32, torch.bfloat16):
+            step.query = step.query.to(dtype)
+            rows = dense.DEQUANTISERS[step.format.cache](step, step.caches[0], blocks)
+            errors = [
+                float((row.double() - right).norm() / right.norm())
+                for row, right in zip(rows, exact, strict=True)
+            ]
+            found[f"{name} {str(dtype).removeprefix('torch.')}"] = max(errors)
+    (folder / "dense.json").write_text(json.dumps(found))
+
+
 def availability(folder: Path) -> None:
     """By capability and format, why a GPU would not serve it, as far as no GPU is asked."""
     from unittest import mock
@@ -80,4 +113,5 @@ if __name__ == "__main__":
         script(chosen, target)
     gate(target)
     grid(target)
+    dense_rows(target)
     availability(target)

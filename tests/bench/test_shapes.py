@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -89,12 +91,46 @@ def test_what_no_graph_holds_is_timed_as_it_is_launched(monkeypatch: pytest.Monk
 def test_stores_are_timed_where_groups_end_and_where_they_do_not() -> None:
     chosen = bench.shapes(parsed("--geometry", "laguna-xs"), ("store",))
     tokens = {(sum(one.query_lens), one.seq_lens[0] % 16) for _, one in chosen}
-    assert tokens == {(1, 0), (1, 10), (32, 0), (32, 10), (2048, 0)}
+    # The batch at any places starts at the fourth of a group.
+    assert tokens == {(1, 0), (1, 10), (32, 0), (32, 10), (32, 4), (2048, 0)}
 
 
 def test_times_on_a_cpu_are_the_wall_clocks() -> None:
     times = timing.times_us(lambda: sum(range(20000)), 2, 5, on_gpu=False)
     assert len(times) == 5 and all(1 < one < 1e6 for one in times)
+
+
+@pytest.mark.parametrize("free", [None, 1 << 20])
+def test_the_copy_bandwidth_is_a_kernels(monkeypatch: pytest.MonkeyPatch, free: int | None) -> None:
+    """free: bytes of a GPU's memory; None: no GPU."""
+    torch = pytest.importorskip("torch")
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    ran = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            ran.append((str(func), args[0].nbytes, kwargs["out"]))
+            return func(*args, **kwargs)
+
+    def timer(step: Callable[[], object], per: int, *_: object) -> dict[str, float]:
+        with Watch():
+            step()
+        return {"p50": 1e6 * per}  # us: one second
+
+    def on_the_host(make: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *size, device, **more: make(*size, **more)
+
+    monkeypatch.setattr(timing, "spread_us", timer)
+    if free:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 1 << 40))
+        monkeypatch.setattr(torch, "ones", on_the_host(torch.ones))
+    rate = timing.copy_bandwidth(on_gpu=free is not None)
+    ((kernel, size, target),) = ran
+    # Not aten::copy_, which a graph replays on a copy engine.
+    assert kernel == "aten.neg.out" and target.eq(-1).all()
+    assert size == (free // 4 if free else timing.HOST_COPY_BYTES)
+    assert rate == 2 * size == 2 * target.nbytes
 
 
 @pytest.mark.parametrize(("size", "layers"), [(10, 16), (10**8, 4), (10**9, 1)])

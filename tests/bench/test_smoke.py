@@ -16,6 +16,8 @@ from scripts.common import ROOT
 
 SCRIPTS = ("bench_paged_decode", "bench_quant_vs_flash", "bench_decode", "sweep_decode", "capacity")
 HOST = Path(__file__).with_name("smoke_host.py")
+# Relative error of dequantised rows, by the dtype that they are made in.
+BOUNDS = {"float32": 1e-6, "bfloat16": 1e-2}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of all scripts, and what the gate said of a spoilt cache."""
     made = tmp_path_factory.mktemp("smoke")
     done = subprocess.run(
-        [sys.executable, str(HOST), str(made), *SCRIPTS],
+        [sys.executable, str(HOST), str(made), *SCRIPTS, "bench_paged_decode:int4"],
         cwd=ROOT,
         env=os.environ | {"DEVICE": "cpu", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -87,16 +89,26 @@ def test_what_is_launched_once_a_step_is_told_apart(folder: Path) -> None:
     assert found["tiny/q1s40/int4_kivi"]["errors"]["disagreement"] < 1e-5
 
 
-def test_series_stock_and_fallback_are_compared_on_equal_terms(folder: Path) -> None:
-    found = cells(folder, "bench_paged_decode")
-    variants = {"int8", "int8-stock", "int8-dense"}
+@pytest.mark.parametrize(("form", "file"), [("int8", ""), ("int4", "-int4")])
+def test_series_stock_and_fallback_are_compared_on_equal_terms(
+    folder: Path, form: str, file: str
+) -> None:
+    found = cells(folder, f"bench_paged_decode{file}")
+    variants = (form, f"{form}-stock", f"{form}-dense")
     shapes = {(cell["batch"]) for cell in found.values() if "batch" in cell}
     assert shapes == {"q1s40", "2q3s33"}
     for spec in shapes:
         errors = [found[f"tiny/{spec}/{variant}"]["errors"] for variant in variants]
         assert errors[0]["error"] == pytest.approx(errors[1]["error"], rel=1e-2)
         assert errors[0]["error"] == pytest.approx(errors[2]["error"], rel=1e-2)
-    assert found["tiny/q1s40/int8"]["errors"]["disagreement"] < 1e-5
+        assert all(found[f"tiny/{spec}/{variant}"]["read"]["p50"] > 0 for variant in variants)
+    assert found[f"tiny/q1s40/{form}"]["errors"]["disagreement"] < 1e-5
+
+
+def test_the_fallback_reads_the_rows_that_the_format_states(folder: Path) -> None:
+    errors = json.loads((folder / "dense.json").read_text())
+    assert set(errors) == {f"{form} {dtype}" for form in ("int8", "int4") for dtype in BOUNDS}
+    assert all(error < BOUNDS[name.split()[1]] for name, error in errors.items()), errors
 
 
 def test_the_sweep_times_its_candidates_and_names_the_tables_entry(folder: Path) -> None:

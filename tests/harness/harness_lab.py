@@ -38,18 +38,22 @@ class Bench:
         path.write_text(json.dumps({"gpus": gpus}))
         self.variables["FAKE_NVML"] = str(path)
 
-    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str, module: str | None = None, **variables: str
+    ) -> subprocess.Popen[str]:
+        """`python counting_bench.py ARGUMENTS`, or `python -m MODULE ARGUMENTS`."""
         hidden = ("DEVICE", "CUDA_VISIBLE_DEVICES", "FAKE_NVML")
         inherited = self.stack.environment()
         environment = {name: value for name, value in inherited.items() if name not in hidden}
         environment |= self.variables | variables
         environment |= {
-            "PYTHONPATH": os.pathsep.join([str(HERE / "fake_nvml"), str(REPOSITORY)]),
+            "PYTHONPATH": os.pathsep.join(map(str, (HERE / "fake_nvml", HERE, REPOSITORY))),
             "LOG": str(self.scratch / "log"),
             "TMPDIR": str(self.scratch),
         }
+        program = ["-m", module] if module else [str(HERE / "counting_bench.py")]
         return subprocess.Popen(
-            [sys.executable, str(HERE / "counting_bench.py"), *arguments],
+            [sys.executable, *program, *arguments],
             cwd=self.stack.root,
             env=environment,
             stdout=subprocess.PIPE,
@@ -57,9 +61,11 @@ class Bench:
             text=True,
         )
 
-    def run(self, *arguments: str, code: int = 0, **variables: str) -> str:
+    def run(
+        self, *arguments: str, code: int = 0, module: str | None = None, **variables: str
+    ) -> str:
         """Run to the end; the exit code must be `code`. Returns all output in one line."""
-        process = self.start(*arguments, **variables)
+        process = self.start(*arguments, module=module, **variables)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == code, output
         return " ".join(output.split())

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from harness_lab import GPU, HERE, Bench
 
+from scripts.harness import inputs
+
 RESULT = "results/cpu/counting/result.json"
 ON_GPU = "results/h200/counting/result.json"
 
@@ -217,3 +219,34 @@ def test_an_input_that_is_not_the_pinned_one_is_refused(bench: Bench) -> None:
     assert "python -m scripts.model" in output
     assert "is not at" in bench.run(code=1, FILE=str(Path("nowhere.gguf")))
     assert bench.log == []
+
+
+def test_an_input_that_a_user_named_is_recorded_whatever_it_is(bench: Bench) -> None:
+    mine = bench.scratch / "mine"
+    mine.mkdir()
+    (mine / "weights").write_text("some")
+    bench.run(NAMED=str(mine))
+    before = bench.result(RESULT)["inputs"]["mine"]
+    assert before["pinned"] is False and len(before["sha256"]) == 64
+    (mine / "weights").write_text("others")
+    bench.run(NAMED=str(mine))
+    assert bench.result(RESULT)["inputs"]["mine"]["sha256"] != before["sha256"]
+    assert bench.log == list("abcdabcd"), "cells of other weights are not kept"
+
+
+def test_an_input_that_changes_under_a_run_ends_it(bench: Bench) -> None:
+    mine = bench.scratch / "mine.json"
+    mine.write_text("{}")
+    output = bench.run(code=1, NAMED=str(mine), SPOIL=str(mine))
+    assert "was written while the run went on" in output
+    assert not (bench.stack.root / RESULT).exists()
+
+
+def test_a_folders_digest_is_of_its_own_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    found = inputs.digest(tmp_path)
+    (tmp_path / ".hidden").write_text("2")
+    (tmp_path / "below").mkdir()
+    assert inputs.digest(tmp_path) == found
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert inputs.digest(tmp_path) != found

