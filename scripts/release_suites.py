@@ -2,9 +2,10 @@
 
 tests/v1/core, tests/v1/attention and the Triton and cache tests of tests/kernels/attention, each
 file in processes of its own: on the plain base in a scratch tree, then on the patched one. With
---jobs, files and parts of the large ones run side by side; a case that then fails with the series
-alone is run again on both trees with nothing beside it, and only that counts. Without a GPU kernels
-are interpreted, and what needs one fails on both sides; `--smoke` runs a few tests of one file so.
+--jobs, groups of small files and parts of the large ones run side by side; a case that then fails
+with the series alone is run again on both trees with nothing beside it, and only that counts.
+Without a GPU kernels are interpreted, and what needs one fails on both sides; `--smoke` runs a few
+tests of one file so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,8 @@ _KEPT = 4000
 _LEAST_S = 15
 # So many cases of a file are run again.
 _AGAIN = 40
+# Small files share a process, most of whose time the imports take: at most so many.
+_GROUP = 8
 
 
 def files(patterns: tuple[str, ...] | list[str], trees: dict[str, Path]) -> list[str]:
@@ -96,9 +99,41 @@ def outcome(
     """
     if not (tree / path).exists():
         return None
+    found = _process(tree, cases or [path], native, select, part, limit_s)
+    if isinstance(found, str):
+        return _side({"failed": 1}, [f"{path} (the process)"], [], found, False)
+    return _of_file(found, path, found.get("cut", False))
+
+
+def outcomes(
+    tree: Path, paths: list[str], native: bool, select: str = "", *, limit_s: float = _LIMIT_S
+) -> dict[str, dict[str, Any] | None]:
+    """`outcome` of each of some files, which share a process until one of them crashes it."""
+    there = [path for path in paths if (tree / path).exists()]
+    ends = time.monotonic() + limit_s
+    found = _process(tree, there, native, select, "0/1", limit_s) if there else ""
+    if isinstance(found, str) or not (found["ended"] or found["cut"]):
+        return {
+            path: outcome(tree, path, native, select, limit_s=left_s)
+            if (left_s := ends - time.monotonic()) > _LEAST_S or path not in there
+            else untouched()
+            for path in paths
+        }
+    # They run in order: of those before the last one that was begun nothing is missing.
+    begun = [path for path in there if found["outcomes"].get(path)]
+    done = set(there if not found["cut"] else there[: there.index(begun[-1])] if begun else [])
+    return {
+        path: _of_file(found, path, path not in done) if path in there else None for path in paths
+    }
+
+
+def _process(
+    tree: Path, names: list[str], native: bool, select: str, part: str, limit_s: float
+) -> dict[str, Any] | str:
+    """What one process says of files or cases (see tests/upstream/release.py); else its output."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, str(_RUNNER), str(tree), str(report), *(cases or [path])]
+        command = [sys.executable, str(_RUNNER), str(tree), str(report), *names]
         command += ["--part", part, "--limit", str(limit_s)]
         command += ["--native"] if native else []
         command += ["--select", select] if select else []
@@ -113,17 +148,16 @@ def outcome(
             errors="replace",
             check=False,
         )
-        if not report.exists():
-            return _ended(path, done.stdout)
-        found = json.loads(report.read_text(encoding="utf-8"))
-    counts = found["outcomes"].get(path, {})
-    failed = found.get("failed", [])
+        return json.loads(report.read_text(encoding="utf-8")) if report.exists() else done.stdout
+
+
+def _of_file(found: dict[str, Any], path: str, cut: bool) -> dict[str, Any]:
+    def own(cases: list[str]) -> list[str]:
+        return [case for case in cases if re.split(r"::| \(", case)[0] == path]
+
+    failed = own(found.get("failed", []))
     said = found["output"] if failed else ""
-    return _side(counts, failed, found.get("passed", []), said, found.get("cut", False))
-
-
-def _ended(path: str, output: str) -> dict[str, Any]:
-    return _side({"failed": 1}, [f"{path} (the process)"], [], output, False)
+    return _side(found["outcomes"].get(path, {}), failed, own(found.get("passed", [])), said, cut)
 
 
 def plain(text: str) -> str:
@@ -201,43 +235,51 @@ def _words(side: dict[str, Any] | None) -> str:
     return (counts or "no test") + (" (cut)" if side["cut"] else "")
 
 
-# What a side of a file, or a part of it, is run by: (tree, path, part) -> `outcome`.
-Runner = Callable[[Path, str, str], dict[str, Any] | None]
+# What a side of some files, or of a part of one, is run by: (tree, paths, part) -> `outcomes`.
+Runner = Callable[[Path, list[str], str], dict[str, dict[str, Any] | None]]
 
 
-def measure(trees: dict[str, Path], path: str, run_one: Runner) -> dict[str, Any]:
+def measure(trees: dict[str, Path], path: str, run_some: Runner) -> dict[str, Any]:
     """Run one file on both trees, one process at a time."""
-    return compared(*(run_one(trees[side], path, "0/1") for side in (BEFORE, AFTER)))
+    return compared(*(run_some(trees[side], [path], "0/1")[path] for side in (BEFORE, AFTER)))
+
+
+def grouped(paths: list[str], jobs: int) -> list[list[str]]:
+    """The files in the order in which they run, as processes share them."""
+    place = {path: number for number, path in enumerate(PARTS, 1)}
+    small = [path for path in paths if path not in place]
+    size = min(max(2 * len(small) // jobs, 1), _GROUP)
+    groups = [small[first : first + size] for first in range(0, len(small), size)]
+    return groups + [[path] for path in sorted(set(paths) & set(place), key=lambda p: place[p])]
 
 
 @contextmanager
 def side_by_side(
-    trees: dict[str, Path], paths: list[str], run_one: Runner, jobs: int
+    trees: dict[str, Path], paths: list[str], run_some: Runner, jobs: int
 ) -> Iterator[dict[str, Callable[[], dict[str, Any]]]]:
     """For each file, in the order in which they run, what waits for its cell.
 
     `jobs` processes work meanwhile; leaving it starts no further one.
     """
     pool = ThreadPoolExecutor(jobs)
-    place = {path: number for number, path in enumerate(PARTS, 1)}
-    order = sorted(paths, key=lambda path: place.get(path, 0))
-    running = {
-        path: {
+    running: dict[str, dict[str, list[Future[dict[str, dict[str, Any] | None]]]]] = {}
+    for group in grouped(paths, jobs):
+        parts = PARTS.get(group[0], 1)
+        work = {
             side: [
-                pool.submit(run_one, trees[side], path, f"{number}/{PARTS.get(path, 1)}")
-                for number in range(PARTS.get(path, 1))
+                pool.submit(run_some, trees[side], group, f"{number}/{parts}")
+                for number in range(parts)
             ]
             for side in (BEFORE, AFTER)
         }
-        for path in order
-    }
+        running |= {path: work for path in group}
 
     def cell(path: str) -> dict[str, Any]:
-        sides = [[part.result() for part in running[path][side]] for side in (BEFORE, AFTER)]
+        sides = [[part.result()[path] for part in running[path][side]] for side in (BEFORE, AFTER)]
         return compared(*map(joined, sides))
 
     try:
-        yield {path: partial(cell, path) for path in order}
+        yield {path: partial(cell, path) for path in running}
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -296,20 +338,23 @@ def run() -> int:
         trees = {BEFORE: base, AFTER: VLLM}
         native = bool(running.gpus)
 
-        def run_one(tree: Path, path: str, part: str) -> dict[str, Any] | None:
+        def run_some(tree: Path, paths: list[str], part: str) -> dict[str, dict[str, Any] | None]:
             left_s = min(parsed.limit, ends - time.monotonic())
-            if left_s < _LEAST_S and (tree / path).exists():
-                return untouched()
-            return outcome(tree, path, native, select, part=part, limit_s=left_s)
+            if left_s < _LEAST_S:
+                return {path: untouched() if (tree / path).exists() else None for path in paths}
+            if len(paths) > 1:
+                return outcomes(tree, paths, native, select, limit_s=left_s)
+            (path,) = paths
+            return {path: outcome(tree, path, native, select, part=part, limit_s=left_s)}
 
         names = files(patterns, trees)
         ends = time.monotonic() + parsed.budget
         left = [name for name in names if name not in running.cells.values]
         if parsed.jobs == 1:
             for name in running.track(names):
-                running.cell(name, partial(measure, trees, name, run_one))
+                running.cell(name, partial(measure, trees, name, run_some))
         else:
-            with side_by_side(trees, left, run_one, parsed.jobs) as cells:
+            with side_by_side(trees, left, run_some, parsed.jobs) as cells:
                 for name in running.track(cells):
                     running.cell(name, cells[name])
             running.write(summary(running.cells.values, names))

@@ -1,7 +1,8 @@
 """A patch's message in the form that upstream's pull-request template asks for.
 
-A message has sections (Why, What, Numbers, Accuracy, Tests, Limits, Form), each begun by its name
-and a colon at the start of a line, and trailers. What only the sender can say is a blank: FILL.
+A message has sections (Why, What, Numbers, Accuracy, Tests, Limits, Near, Form), each begun by its
+name and a colon at the start of a line, and trailers. Near lists issues and pull requests, a
+sentence each on how the patch differs. What only the sender can say is a blank: FILL.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from scripts.common import Failure
 FILL = "FILL"
 SIGN_OFF = f"Signed-off-by: {FILL} YOUR NAME <{FILL}@YOUR.ADDRESS>"
 ASSISTED = f"Co-authored-by: {FILL} THE AI TOOL THAT HELPED"
-_SECTIONS = ("Why", "What", "Numbers", "Accuracy", "Tests", "Limits", "Form")
+_SECTIONS = ("Why", "What", "Numbers", "Accuracy", "Tests", "Limits", "Near", "Form")
 _HEADING = re.compile(rf"^({'|'.join(_SECTIONS)}):[ \t]*\n?", re.MULTILINE)
 _TRAILER = re.compile(r"^([A-Z][A-Za-z]*(?:-[A-Za-z]+)*): (\S.*)$")
 _NUMBER = re.compile(r"#(\d+)\b")
@@ -42,7 +43,7 @@ class Message:
         return [int(number) for number in re.findall(r"\d+", self.trailer("Depends"))]
 
     def near(self) -> dict[int, str]:
-        """The issues and pull requests that Upstream-Status names, each with its relation."""
+        """The issues and pull requests of Upstream-Status, then Near, each with its relation."""
         found: dict[int, str] = {}
         relation = "related"
         for piece in re.split(r"[;(),]", self.trailer("Upstream-Status")):
@@ -50,13 +51,17 @@ class Message:
             relation = words.strip(" :") or relation
             for number in _NUMBER.findall(piece):
                 found.setdefault(int(number), relation)
+        for number in _NUMBER.findall(self.sections.get("Near", "")):
+            found.setdefault(int(number), "related")
         return found
 
     def said_of(self, number: int) -> list[str]:
-        """The sentences of the body that name an issue or pull request."""
-        text = "\n".join(line for line in self.body.splitlines() if not line.startswith("|"))
-        sentences = re.split(r"(?<=[.;:])\s+(?=[A-Z#`-])|\n\s*\n|\n(?=\s*- )", text)
+        """The sentences of Near, else of the body, that name an issue or pull request."""
         wanted = re.compile(rf"#{number}\b")
+        near = self.sections.get("Near", "")
+        said = near if wanted.search(near) else self.body
+        text = "\n".join(line for line in said.splitlines() if not line.startswith("|"))
+        sentences = re.split(r"(?<=[.;:])\s+(?=[A-Z#`-])|\n\s*\n|\n(?=\s*- )", text)
         return [" ".join(one.split()).lstrip("- ") for one in sentences if wanted.search(one)]
 
 

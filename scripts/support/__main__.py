@@ -1,8 +1,9 @@
 """python -m scripts.support [--write | --check]: what runs where, for README.
 
 On which architecture, head size, cache and release a kernel of the series was run on a GPU (a file
-in results/ says so), is compiled by the series' tests, or is not taken at all. Everything is asked
-of the dispatch's own code in vllm/.
+in results/ says so), is compiled or interpreted by the series' tests, or is not taken at all, and
+which features keep the release's kernel. Everything is asked of the dispatch's and the tests' own
+code in vllm/.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def facts(results: list[Result]) -> Facts:
         kernels=dispatched.kernels(),
         compiled=dispatched.compiled(),
         ran=ran,
-        interpreted=measured.interpreted(results),
-        refusals=dispatched.refusals(),
+        interpreted=dispatched.interpreted(),
+        features=dispatched.features(),
         other_caches=dispatched.other_caches(),
         releases=list(_releases(cards)),
     )
@@ -75,7 +76,7 @@ def _releases(cards: dict[str, set[str]]) -> list[Release]:
             for patch in series()
             if upstream.port_of(patch, folder.name) != patch
         ]
-        same = not upstream.differing(folder.name)
+        same = not any(one.path.startswith("vllm/") for one in upstream.differing(folder.name))
         ran = tuple(sorted(cards.get(folder.name, ())))
         found.append(Release(folder.name, tuple(ports), same, ran))
     return found

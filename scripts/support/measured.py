@@ -83,17 +83,6 @@ def version_of(data: dict[str, Any]) -> str:
     return str(versions.get("vllm", "")).split(" ")[0].partition("+")[0]
 
 
-def interpreted(results: Iterable[Result]) -> set[str]:
-    """The cache formats that an engine ran with over Triton's interpreter, on a CPU."""
-    return {
-        row["cache"]
-        for result in results
-        if (result.data.get("settings") or {}).get("interpreted")
-        for row in result.data.get("summary", [])
-        if isinstance(row, dict) and "cache" in row
-    }
-
-
 @cache
 def _cards() -> dict[str, int]:
     with _CARDS.open("rb") as stream:

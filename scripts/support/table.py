@@ -8,12 +8,19 @@ from typing import TypeVar
 
 from tabulate import tabulate
 
-from scripts.support.dispatched import Kernel
+from scripts.support.dispatched import Feature, Kernel
 
 Key = tuple[str, str, int, str]
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V", bound=Hashable)
 COMPILED, UNTRIED = "compiled only", "not compiled in tests"
+# By whether decode is fused, and whether FlashAttention prefills.
+_WAYS = {
+    (True, True): "fused decode, prefill by FlashAttention",
+    (True, False): "fused decode, prefill by the unified kernel",
+    (False, True): "decode by the unified kernel, prefill by FlashAttention",
+    (False, False): "both by the unified kernel",
+}
 
 
 @dataclass(frozen=True)
@@ -28,20 +35,31 @@ class Release:
 
 @dataclass
 class Facts:
-    """What the table says: `ran` is where a kernel ran, on which cards."""
+    """What the tables say.
+
+    Attributes:
+        kernels: of each architecture, cache and head size.
+        compiled: whose compilation the tests check.
+        ran: where a kernel ran, on which cards.
+        interpreted: head sizes of each cache that the tests run on a CPU.
+        features: that the series' decode and prefill take or not.
+        other_caches: without a kernel of the series.
+        releases: that the series is there for.
+
+    """
 
     kernels: list[Kernel]
     compiled: set[Key]
     ran: dict[Key, set[str]]
-    interpreted: set[str]
-    refusals: list[str]
+    interpreted: dict[str, set[int]]
+    features: list[Feature]
     other_caches: list[str]
     releases: list[Release] = field(default_factory=list)
 
 
 def render(facts: Facts) -> str:
     """The Markdown between README's markers."""
-    return "\n\n".join([_kernels(facts), _refused(facts), _releases(facts)])
+    return "\n\n".join([_kernels(facts), _served(facts), _releases(facts)])
 
 
 def _cell(kernel: Kernel, facts: Facts, beyond: bool) -> str:
@@ -51,7 +69,8 @@ def _cell(kernel: Kernel, facts: Facts, beyond: bool) -> str:
     elif key in facts.compiled:
         state = COMPILED
     elif kernel.family == "other" and kernel.cache in facts.interpreted:
-        state = "tested interpreted on a CPU"
+        sizes = ", ".join(map(str, sorted(facts.interpreted[kernel.cache])))
+        state = f"interpreted in tests at {sizes}"
     else:
         state = UNTRIED
     return f"{'any' if beyond else f'to {kernel.rows}'}: {state}"
@@ -105,13 +124,21 @@ def _sizes(sizes: tuple[int, ...], alone: bool) -> str:
     return ", ".join(map(str, sizes))
 
 
-def _refused(facts: Facts) -> str:
-    unified = "; ".join(facts.refusals)
+def _served(facts: Facts) -> str:
+    by_answer: dict[tuple[bool, bool], list[str]] = {}
+    for feature in facts.features:
+        by_answer.setdefault((feature.decode, feature.prefill), []).append(feature.words)
+    lines = []
+    for answer, ways in _WAYS.items():
+        if answer in by_answer:
+            lines.append(f"- {ways}: {'; '.join(by_answer[answer])}.")
     others = ", ".join(f"`{name}`" for name in facts.other_caches)
     return (
-        "Query rows are the query tokens of a request times the query heads of a KV head. The "
-        "release's unified kernel (an int4_kivi cache is gathered and attended to) runs instead, "
-        f"and the log says why, for: {unified}.\n"
+        "Query rows are the query tokens of a request times the query heads of a KV head; a cell "
+        "says on what, or at which head sizes, the kernel was tested. What runs decode "
+        "(verification too) and prefill, by what a layer, step or run has. One thing is enough for "
+        "the release's unified kernel (int4_kivi: the cache is gathered and attended to), and the "
+        "log says which:\n\n" + "\n".join(lines) + "\n\n"
         f"The series has no kernel for these caches: {others}."
     )
 

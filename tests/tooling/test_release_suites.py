@@ -94,6 +94,72 @@ def test_a_crash_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert release_suites.outcome(tmp_path, "tests/test_absent.py", True, "") is None
 
 
+RUNNER = """
+import json, sys, time
+tree, report, *rest = sys.argv[1:]
+names = rest[: rest.index("--part")]
+cases = [f"{name}::test" for name in names]
+(FOUND)
+json.dump(found, open(report, "w"))
+"""
+
+
+@pytest.fixture
+def three_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs three files and one that the tree has not; the runner says what it is told to."""
+
+    def run(found: str) -> dict[str, Any]:
+        runner = tmp_path / "runner.py"
+        runner.write_text(RUNNER.replace("(FOUND)", found))
+        monkeypatch.setattr(release_suites, "_RUNNER", runner)
+        (tmp_path / "tests").mkdir(exist_ok=True)
+        for name in "abc":
+            (tmp_path / f"tests/{name}.py").write_text("")
+        paths = [f"tests/{name}.py" for name in "abcd"]
+        return release_suites.outcomes(tmp_path, paths, True)
+
+    return run
+
+
+def test_files_that_share_a_process_are_told_apart(three_files: Any) -> None:
+    found = three_files(
+        "found = {'outcomes': {n: {'passed': 1} for n in names[:2]} | {names[2]: {'failed': 1}},"
+        "'failed': cases[2:], 'passed': cases[:2], 'ended': True, 'cut': False, 'output': 'bad'}"
+    )
+    a, b, c, d = found.values()
+    assert a["passed"] == ["tests/a.py::test"] and not a["failed"] and not a["output"]
+    assert c["failed"] == ["tests/c.py::test"] and c["output"] == "bad" and not c["passed"]
+    assert d is None and not any(side["cut"] for side in (a, b, c))
+
+
+def test_a_limit_cuts_the_file_that_ran_and_those_behind_it(three_files: Any) -> None:
+    found = three_files(
+        "found = {'outcomes': {n: {'passed': 1} for n in names[:2]}, 'failed': [],"
+        "'passed': cases[:2], 'ended': False, 'cut': True, 'output': ''}"
+    )
+    assert [side and side["cut"] for side in found.values()] == [False, True, True, None]
+
+
+def test_a_crash_of_a_shared_process_is_one_file_s(three_files: Any) -> None:
+    found = three_files(
+        "found = {'outcomes': {names[0]: {'passed': 1}}, 'failed': [], 'passed': cases[:1],"
+        "'ended': True, 'cut': False, 'output': ''}\n"
+        "if 'tests/b.py' in names: sys.exit('boom')"
+    )
+    a, b, c, d = found.values()
+    assert a["passed"] and c["passed"] and d is None
+    assert b["failed"] == ["tests/b.py (the process)"] and "boom" in b["output"]
+
+
+def test_small_files_share_processes_and_large_ones_come_last() -> None:
+    small = [f"tests/v1/core/test_{i}.py" for i in range(20)]
+    large = list(release_suites.PARTS)[1::-1]
+    groups = release_suites.grouped([*large, *small], 8)
+    assert groups[:-2] == [small[i : i + 5] for i in range(0, 20, 5)]
+    assert groups[-2:] == [[path] for path in list(release_suites.PARTS)[:2]]
+    assert release_suites.grouped(small[:1], 8) == [small[:1]]
+
+
 def test_a_pattern_without_files_is_refused() -> None:
     with pytest.raises(Failure, match="no test file of the release is named tests/nothing"):
         release_suites.files(["tests/nothing*.py"], {"x": ROOT})

@@ -172,6 +172,24 @@ def test_a_port_goes_to_its_release(tmp_path: Path) -> None:
     assert "SIZE = 2" in (folder / "vllm/vllm/moved.py").read_text()
 
 
+def test_near_ones_are_told_once_and_only_as_such() -> None:
+    near = (
+        "- #8 (open) writes it twice,\n  over there.\n- #9 does so, too.\n- #7 (merged) began it."
+    )
+    status = "Upstream-Status: Pending (builds on #7; related: #9)"
+    body = f"[X] Y\n\nWhy: #8 is slow.\n\nLimits: none.\n\nNear:\n{near}\n\n{status}\n"
+    facts = pull_text.Facts([], [], [], "1", [], False)
+    text = pull_text.pull_request(body, TEMPLATE, facts)
+    duplicates = text.partition("### Why this is not a duplicate\n\n")[2].partition("\n\n")[0]
+    assert duplicates.splitlines()[:-1] == [
+        "- #7 (builds on): #7 (merged) began it.",
+        "- #9 (related): #9 does so, too.",
+        "- #8 (related): #8 (open) writes it twice, over there.",
+    ]
+    assert text.count("twice, over there") == 1
+    assert "### Limits\n\nnone.\n" in text
+
+
 def test_another_template_is_refused() -> None:
     facts = pull_text.Facts([], [], [], "1", [], False)
     with pytest.raises(Failure, match="Risk"):
