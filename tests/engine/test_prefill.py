@@ -160,3 +160,29 @@ def test_ngram_speculation_with_rejections(engine: Engine, checkpoint: Path, cac
     assert 0 < got["accepted"] < got["drafted"]
     assert got["ranges"] > 0
     assert got["tokens"] == expected
+
+
+@int8_alone
+@pytest.mark.parametrize("mebibytes", [1, 2])
+def test_a_scratch_too_small_for_a_block_is_refused_at_the_start(
+    checkpoint: Path, cache: str, mebibytes: int
+) -> None:
+    """Blocks of 4096 tokens: one mebibyte holds half of one, two hold one."""
+    log = checkpoint / f"scratch-{mebibytes}-{cache}.log"
+    options = {"block_size": 4096, "range_tokens": 32768}
+    variables = {
+        "VLLM_QUANT_KV_PREFILL": "1",
+        "VLLM_QUANT_KV_PREFILL_SCRATCH_MIB": str(mebibytes),
+    }
+    engine = Engine(checkpoint, cache, log, options=options, variables=variables)
+    try:
+        # Without a scenario it ends as soon as it has started.
+        engine.process.communicate(timeout=600)
+    finally:
+        engine.close()
+    refusal = (
+        "ValueError: VLLM_QUANT_KV_PREFILL_SCRATCH_MIB=1 holds 2048 tokens of this model's layers, "
+        "but a block has 4096: set it to 2 or more"
+    )
+    assert (refusal in log.read_text()) == (mebibytes == 1)
+    assert (engine.process.returncode == 0) == (mebibytes == 2)
