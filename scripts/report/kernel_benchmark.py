@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from scripts.attention import bench
+
 _CASE = re.compile(
     r"(decode|verify(?P<queries>\d+))-(?:b(?P<count>\d+)-(?P<k>\d+)k|ragged)-d(?P<d>\d+)"
 )
@@ -17,7 +19,9 @@ _FORMATS = {"fa3_bf16_us": "fa-bf16", "fa3_fp8_us": "fa-fp8"}
 
 def cells(data: dict[str, Any]) -> dict[str, Any]:
     """The file's cases as cells of bench_quant_vs_flash; those of the launch table as it is now."""
-    found = {}
+    found: dict[str, Any] = {}
+    if "copy_tb_s" in data:
+        found[bench.COPY] = {"bytes_per_s": data["copy_tb_s"] * 1e12}
     fused = data.get("format", "int8")
     for name, case in data["cases"].items():
         match = _CASE.fullmatch(name)
