@@ -1,6 +1,8 @@
-"""Options shared by all tests."""
+"""Options and fixtures shared by all tests."""
 
 from __future__ import annotations
+
+import signal
 
 import pytest
 
@@ -16,3 +18,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> None:
+    """A shell starts what it runs in the background deaf to Ctrl-C: commands under test are not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

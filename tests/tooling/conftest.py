@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 from series_lab import BASE_FILES, COMMIT, EDITS, SUBJECTS, VERSION, Lab, make_sdist
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ctrl_c() -> None:
-    """A shell starts what it runs in the background deaf to Ctrl-C: commands under test are not."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
