@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import product, zip_longest
 from statistics import geometric_mean
@@ -30,7 +32,8 @@ KNOBS = ("TILE", "WARPS", "SEGMENTS", "STAGES")
 
 # Tile, warps, programs per multiprocessor, stages.
 DECODE = list(product((16, 32), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8, 12, 16), (1,)))
-VERIFY = list(product((32, 64, 128), (4, 8), (1, 2, 3, 4), (1,)))
+# Hopper's kernel has stages, the others one.
+VERIFY = list(product((32, 64, 128), (4, 8), (1, 2, 3, 4), (1, 2, 3, 4)))
 WARPS_ON_A_MULTIPROCESSOR = (4, 24)  # fewer leave it idle, more do not fit
 
 
@@ -70,7 +73,7 @@ def attempt(run: Run, step: Any, launch: str) -> dict[str, Any]:
 
     from scripts.attention.gate import check
 
-    with mock.patch.dict(os.environ, variables(launch)):
+    with overridden(launch, max(step.batch.query_lens)):
         try:
             step.plan()
             fused = step.metadata.fused_step
@@ -84,6 +87,25 @@ def attempt(run: Run, step: Any, launch: str) -> dict[str, Any]:
                 raise
             return {"refused": str(refused)}
     return {"launch": str(fused.launch), **times}
+
+
+@contextmanager
+def overridden(launch: str, query_len: int) -> Iterator[None]:
+    """Let the steps of `query_len` tokens a request take a launch, and all others the table's.
+
+    The planner sizes its workspace for every number of query tokens, and a launch that suits
+    decoding may be one that verification refuses.
+    """
+    from vllm.v1.attention.ops.quant_kv.fused import FusedPlanner
+
+    by_table = FusedPlanner._launch
+
+    def chosen(planner: Any, num_reqs: int, queries: int) -> Any:
+        with mock.patch.dict(os.environ, variables(launch) if queries == query_len else {}):
+            return by_table(planner, num_reqs, queries)
+
+    with mock.patch.object(FusedPlanner, "_launch", chosen):
+        yield
 
 
 def table_key(step: Any) -> list[Any]:
@@ -167,8 +189,9 @@ def run() -> None:
         if launch == TABLE:
             say(f"    {key}: as it is  # {mean:.3f}")
         else:
-            tile, warps, segments, _ = launch.split(",")
-            say(f"    {key}: ({tile}, {warps}, {segments}),  # {mean:.3f}")
+            *fields, stages = launch.split(",")
+            fields += [stages] if stages != "1" else []
+            say(f"    {key}: ({', '.join(fields)}),  # {mean:.3f}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.common import ROOT
-from scripts.sweep_decode import best, candidates, entries, variables
+from scripts.sweep_decode import best, candidates, entries, overridden, variables
 
 
 @pytest.mark.parametrize("query_len", [1, 6])
@@ -32,6 +32,21 @@ def test_a_launch_is_what_the_engine_is_told() -> None:
         "VLLM_QUANT_KV_SEGMENTS": "2",
         "VLLM_QUANT_KV_STAGES": "1",
     }
+
+
+def test_only_the_measured_steps_take_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planner sizes its workspace for verification too, which may refuse the launch."""
+    from vllm.v1.attention.ops.quant_kv.fused import FusedPlanner
+
+    def launch(planner: Any, num_reqs: int, query_len: int) -> str | None:
+        return os.environ.get("VLLM_QUANT_KV_WARPS")
+
+    monkeypatch.setattr(FusedPlanner, "_launch", launch)
+    planner: Any = object()
+    with overridden("16,1,4,1", 1):
+        assert FusedPlanner._launch(planner, 3, 1) == "1"
+        assert FusedPlanner._launch(planner, 3, 6) is None
+    assert FusedPlanner._launch(planner, 3, 1) is None
 
 
 def cell(reference: float | None, key: str = "few", **launches: float | None) -> dict[str, Any]:
