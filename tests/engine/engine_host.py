@@ -1,10 +1,10 @@
 """A process that holds one engine: a line of JSON in is a scenario, a line out is what came of it.
 
 `python engine_host.py MODEL CACHE BLOCKS OPTIONS`.  OPTIONS is a line of JSON too: arguments of
-vllm.LLM, "range_tokens" to prefill through a scratch of so many, and "graphs" to replay decodes of
-so many tokens.  Of an INT4-KIVI cache the answers tell the bytes of the sealed groups and the
-steps, too.  The tests' own process stays free of vllm, so that its platform isn't fixed for the
-other tests.
+vllm.LLM, "range_tokens" to prefill through a scratch of so many, "graphs" to replay decodes of so
+many tokens, and "steps" for answers that tell the steps of each request, too: its edges, and of an
+INT4-KIVI cache the bytes of the sealed groups.  The tests' own process stays free of vllm, so that
+its platform isn't fixed for the other tests.
 """
 
 import json
@@ -132,10 +132,11 @@ def serve() -> None:
     hook = FlashHook(range_tokens) if range_tokens is not None else None
     sizes = options.pop("graphs", None)
     graphs = Graphs(sizes) if sizes else None
+    steps = options.pop("steps", False)
     engine = start(sys.argv[1], sys.argv[2], int(sys.argv[3]), options)
     if graphs is not None:
         graphs.capture(engine)
-    probe = PageProbe(engine) if sys.argv[2] == "int4_kivi" else None
+    probe = PageProbe(engine, sys.argv[2] == "int4_kivi") if steps else None
     for line in sys.stdin:
         answer = play(engine, json.loads(line), hook, graphs, probe)
         print(json.dumps(answer), file=answers, flush=True)

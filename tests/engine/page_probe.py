@@ -1,4 +1,4 @@
-"""Reads what an INT4-KIVI cache holds of a request, the moment it is done."""
+"""Follows the steps of an engine's requests, and reads what INT4-KIVI's cache holds of them."""
 
 from typing import Any
 
@@ -6,13 +6,14 @@ GROUP = 16
 
 
 class PageProbe:
-    """Follows the blocks of an engine's requests.
+    """Follows the blocks of an engine's requests; sealed: reads them, too, when one is done.
 
     The first layer's K and V depend on tokens and positions alone: the bytes of its sealed groups
     must not tell how the tokens came.
     """
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Any, sealed: bool) -> None:
+        self.reads = sealed
         core = engine.engine_core.engine_core
         self.manager = core.scheduler.kv_cache_manager
         self.requests = core.scheduler.requests
@@ -40,7 +41,7 @@ class PageProbe:
     def told(self, request_id: str, num_tokens: int) -> dict[str, Any]:
         """What an answer says of a request that is done, and has stored so many tokens."""
         return {
-            "sealed": self._sealed(request_id, num_tokens),
+            "sealed": self._sealed(request_id, num_tokens) if self.reads else "",
             "edges": self._edges(request_id, num_tokens),
         }
 

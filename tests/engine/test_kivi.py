@@ -15,6 +15,7 @@ import pytest
 import tiny_llama
 from engine_client import Engine
 from kivi_float64 import GROUP, log_probabilities
+from steps import forgotten, histories
 
 # float32 against float64, as in test_engine.py: 3e-6 was measured.  A number in the middle of two
 # codes may go either way and moves more; the seeds below have none.
@@ -37,6 +38,7 @@ def start(checkpoint: Path, name: str, blocks: int, **options: Any) -> Engine:
         "max_num_batched_tokens": CHUNK,
         "async_scheduling": False,
         "range_tokens": RANGE,
+        "steps": True,
     }
     return Engine(checkpoint, "int4_kivi", checkpoint / f"{name}.log", blocks, options)
 
@@ -68,24 +70,6 @@ def repetitive(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[st
     return {"prompt": np.resize(few, length).tolist(), "tokens": tokens, "arrives": arrives}
 
 
-def histories(edges: list[int], before: list[int]) -> list[list[tuple[int, int]]]:
-    """The steps that may have computed what the cache holds of a request.
-
-    `edges` are the request's, from its latest start: a preempted one begins again at 0. If it then
-    finds a prefix in the cache, the prefix is what an earlier start (or the request of the edges
-    `before`) had computed; how long it was doesn't show, but a step takes CHUNK tokens at most.
-    """
-    start = len(edges) - 1 - edges[::-1].index(0)
-    earlier, latest = before or edges[:start], edges[start:]
-    found = [0]
-    if latest[1] > CHUNK:
-        found = list(range(-(-(latest[1] - CHUNK) // GROUP) * GROUP, latest[1], GROUP))
-    return [
-        list(pairwise([edge for edge in earlier if edge < hit] + [hit] + latest[1:]))
-        for hit in found
-    ]
-
-
 def error(asked: dict[str, Any], got: dict[str, Any], index: int, steps: Any) -> np.ndarray:
     """How far the request's log-probabilities are from float64, token by token."""
     tokens, logprobs = got["tokens"][index], got["logprobs"][index]
@@ -101,7 +85,7 @@ def check(
     """Compare from the request's `known`-th token on."""
     errors = [
         error(asked, got, index, steps)[known:].max()
-        for steps in histories(got["edges"][index], list(before))
+        for steps in histories(got["edges"][index], list(before), CHUNK)
     ]
     assert min(errors) <= TOLERANCE, f"off by {errors}"
 
@@ -144,11 +128,9 @@ def test_preemption_and_recompute_beside_another_request(engine: Engine) -> None
     together = engine.play(*requests)
     assert together["preemptions"] >= 1 and together["most_in_a_step"] == 2
     for index, asked in enumerate(requests):
-        edges = together["edges"][index]
         # The tokens before it was preempted were computed in steps that are forgotten.
-        start = len(edges) - 1 - edges[::-1].index(0)
-        known = max(edges[:start], default=0) - len(asked["prompt"]) + 1
-        check(asked, together, index, known=max(known, 0))
+        known = forgotten(together["edges"][index], len(asked["prompt"]))
+        check(asked, together, index, known=known)
     check_bytes(requests[1], together, 1, engine)
 
 
