@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny_llama
+import random_llama
 from engine_client import Engine
 
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_llama.write(tmp_path_factory.mktemp("tiny-llama"))
+    return random_llama.write(tmp_path_factory.mktemp("tiny-llama"))
 
 
 @pytest.fixture(scope="session")

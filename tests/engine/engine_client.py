@@ -10,12 +10,21 @@ from typing import Any
 from interpreted_platform import environment
 
 HERE = Path(__file__).parent
+NATIVE = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
 # Seven blocks of 16 tokens can be used: one request of the greatest length, not two of 70 tokens.
 BLOCKS = 8
 
 
 class Engine:
-    """One engine in a process of its own, over interpreted kernels."""
+    """One engine in a process of its own, over interpreted kernels; native: over the GPU's.
+
+    blocks: of the cache; 0: as many as the engine finds memory for.
+    """
 
     def __init__(
         self,
@@ -25,10 +34,12 @@ class Engine:
         blocks: int = BLOCKS,
         options: dict[str, Any] | None = None,
         variables: dict[str, str] | None = None,
+        native: bool = False,
     ) -> None:
         self.log = log
         command = [sys.executable, str(HERE / "engine_host.py"), str(model), cache, str(blocks)]
-        environ = os.environ | environment() | {"VLLM_LOGGING_LEVEL": "WARNING"}
+        environ = os.environ | (NATIVE if native else environment())
+        environ["VLLM_LOGGING_LEVEL"] = "WARNING"
         # The drafter would have torch compile C++, for which a machine may lack the compiler.
         environ["TORCHDYNAMO_DISABLE"] = "1"
         with log.open("w") as stderr:

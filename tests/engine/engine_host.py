@@ -15,11 +15,14 @@ import torch
 from cpu_graphs import Graphs
 from flash_hook import FlashHook
 from page_probe import PageProbe
-from tiny_llama import MAX_LENGTH
+from random_llama import MAX_LENGTH
 
 
 def start(model: str, cache: str, blocks: int, options: dict[str, Any]) -> Any:
-    """The engine, with room for `blocks` blocks of 16 tokens (one of them is never used)."""
+    """The engine, with room for `blocks` blocks of 16 tokens (one of them is never used).
+
+    blocks: 0: as many as there is memory for.
+    """
     from vllm import LLM
 
     arguments: dict[str, Any] = dict(
@@ -30,7 +33,7 @@ def start(model: str, cache: str, blocks: int, options: dict[str, Any]) -> Any:
         max_model_len=MAX_LENGTH,
         max_num_seqs=4,
         block_size=16,
-        num_gpu_blocks_override=blocks,
+        num_gpu_blocks_override=blocks or None,
         kv_cache_memory_bytes=1 << 24,
         enable_prefix_caching=True,
         enforce_eager=True,
@@ -120,6 +123,7 @@ def play(
         "modes": graphs.modes if graphs is not None else [],
         "sealed": [stored[index]["sealed"] for index in sorted(stored)],
         "edges": [stored[index]["edges"] for index in sorted(stored)],
+        "reserved_bytes": torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0,
     } | {key: count - before[key] for key, count in counts(engine, hook).items()}
 
 

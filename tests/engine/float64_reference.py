@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from tiny_llama import EPSILON, HEAD_SIZE, HEADS, KV_HEADS, LAYERS, ROPE_THETA
+from random_llama import EPSILON, HEAD_SIZE, HEADS, KV_HEADS, LAYERS, ROPE_THETA
 
 SMALLEST_SCALE = 1e-6
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_llama
+import random_llama
 from engine_client import Engine
 from float64_reference import int4_rows, int8_rows, log_probabilities
 
@@ -16,7 +16,7 @@ TOLERANCE = 1e-3
 
 def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
     """A request with a random prompt."""
-    prompt = np.random.default_rng(seed).integers(1, tiny_llama.VOCABULARY, length).tolist()
+    prompt = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, length).tolist()
     return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
 
 
@@ -32,7 +32,7 @@ def deviations(
     another token had over the chosen one: a tie in exact numbers may be decided either way.
     """
     sequence = asked["prompt"] + tokens
-    expected = log_probabilities(tiny_llama.weights(), sequence[:-1], quantise)[-len(tokens) :]
+    expected = log_probabilities(random_llama.weights(), sequence[:-1], quantise)[-len(tokens) :]
     chosen = expected[np.arange(len(tokens)), tokens]
     return np.abs(chosen - logprobs).max(), (expected.max(axis=-1) - chosen).max()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_llama
+import random_llama
 from engine_client import Engine
 
 sys.path.append(str(Path(__file__).parents[1] / "scale_views"))
@@ -56,7 +56,7 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, .
 
 def prompt(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
     """A request whose prompt holds no token twice."""
-    vocabulary = np.arange(1, tiny_llama.VOCABULARY)
+    vocabulary = np.arange(1, random_llama.VOCABULARY)
     chosen = np.random.default_rng(seed).permutation(vocabulary)[:length]
     return {"prompt": chosen.tolist(), "tokens": tokens, "arrives": arrives}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_llama
+import random_llama
 from engine_client import Engine
 from kivi_float64 import GROUP, log_probabilities
 from steps import forgotten, histories
@@ -29,7 +29,7 @@ SPECULATION: dict[str, Any] = {
     "prompt_lookup_min": 1,
 }
 # Hexadecimal digits of a group: 18 bytes a channel.
-GROUP_DIGITS = 2 * 18 * tiny_llama.KV_HEADS * tiny_llama.HEAD_SIZE
+GROUP_DIGITS = 2 * 18 * random_llama.KV_HEADS * random_llama.HEAD_SIZE
 
 
 def start(checkpoint: Path, name: str, blocks: int, **options: Any) -> Engine:
@@ -60,13 +60,13 @@ def speculating(checkpoint: Path) -> Iterator[Engine]:
 
 def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
     """A request with a random prompt."""
-    prompt = np.random.default_rng(seed).integers(1, tiny_llama.VOCABULARY, length).tolist()
+    prompt = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, length).tolist()
     return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
 
 
 def repetitive(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
     """A request whose prompt repeats itself, so that n-grams are found in it."""
-    few = np.random.default_rng(seed).integers(1, tiny_llama.VOCABULARY, 5)
+    few = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, 5)
     return {"prompt": np.resize(few, length).tolist(), "tokens": tokens, "arrives": arrives}
 
 
@@ -74,7 +74,7 @@ def error(asked: dict[str, Any], got: dict[str, Any], index: int, steps: Any) ->
     """How far the request's log-probabilities are from float64, token by token."""
     tokens, logprobs = got["tokens"][index], got["logprobs"][index]
     sequence = (asked["prompt"] + tokens)[:-1]
-    expected = log_probabilities(tiny_llama.weights(), sequence, steps)[-len(tokens) :]
+    expected = log_probabilities(random_llama.weights(), sequence, steps)[-len(tokens) :]
     chosen = expected[np.arange(len(tokens)), tokens]
     return np.maximum(np.abs(chosen - logprobs), expected.max(axis=-1) - chosen)
 

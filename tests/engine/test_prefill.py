@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_llama
+import random_llama
 from engine_client import Engine
 from float64_reference import int4_rows, int8_rows, log_probabilities
 from steps import forgotten, histories
@@ -53,7 +53,7 @@ def engine(checkpoint: Path, cache: str) -> Iterator[Engine]:
 
 def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
     """A request with a random prompt."""
-    prompt = np.random.default_rng(seed).integers(1, tiny_llama.VOCABULARY, length).tolist()
+    prompt = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, length).tolist()
     return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
 
 
@@ -76,7 +76,7 @@ def check(
     errors = []
     for steps in histories(got["edges"][index], list(before), CHUNK):
         chunks = [(first, end) for first, end in steps if end - first > FEW]
-        expected = log_probabilities(tiny_llama.weights(), sequence, CACHES[cache], chunks=chunks)
+        expected = log_probabilities(random_llama.weights(), sequence, CACHES[cache], chunks=chunks)
         expected = expected[-len(tokens) :]
         chosen = expected[np.arange(len(tokens)), tokens]
         error = np.maximum(np.abs(chosen - logprobs), expected.max(axis=-1) - chosen)
@@ -86,7 +86,7 @@ def check(
 
 def repetitive(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
     """A request whose prompt repeats itself, so that n-grams are found in it."""
-    few = np.random.default_rng(seed).integers(1, tiny_llama.VOCABULARY, 5)
+    few = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, 5)
     return {"prompt": np.resize(few, length).tolist(), "tokens": tokens, "arrives": arrives}
 
 
@@ -109,7 +109,7 @@ def test_chunks_see_themselves_unquantised_and_their_prefix_dequantised(
     def difference(chunks: list[tuple[int, int]]) -> float:
         """The largest of the chosen tokens' log-probabilities."""
         expected = log_probabilities(
-            tiny_llama.weights(), sequence[:-1], CACHES[cache], chunks=chunks
+            random_llama.weights(), sequence[:-1], CACHES[cache], chunks=chunks
         )
         chosen = expected[-len(tokens) :][np.arange(len(tokens)), tokens]
         return np.abs(chosen - got["logprobs"][0]).max()
