@@ -9,13 +9,9 @@ from typing import Any
 
 from interpreted_platform import environment
 
+from scripts.serving.child import ENVIRONMENT
+
 HERE = Path(__file__).parent
-NATIVE = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_USE_FLASHINFER_SAMPLER": "0",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_OFFLINE": "1",
-}
 # Seven blocks of 16 tokens can be used: one request of the greatest length, not two of 70 tokens.
 BLOCKS = 8
 
@@ -38,8 +34,7 @@ class Engine:
     ) -> None:
         self.log = log
         command = [sys.executable, str(HERE / "engine_host.py"), str(model), cache, str(blocks)]
-        environ = os.environ | (NATIVE if native else environment())
-        environ["VLLM_LOGGING_LEVEL"] = "WARNING"
+        environ = os.environ | ENVIRONMENT | ({} if native else environment())
         # The drafter would have torch compile C++, for which a machine may lack the compiler.
         environ["TORCHDYNAMO_DISABLE"] = "1"
         with log.open("w") as stderr:

@@ -3,16 +3,22 @@
 from itertools import pairwise
 
 BLOCK = 16
+Steps = list[tuple[int, int]]
 
 
-def histories(edges: list[int], before: list[int], chunk: int) -> list[list[tuple[int, int]]]:
+def latest_start(edges: list[int]) -> int:
+    """Where a request's edges since its latest start begin; a preempted one begins again at 0."""
+    return len(edges) - 1 - edges[::-1].index(0)
+
+
+def histories(edges: list[int], before: list[int], chunk: int) -> list[Steps]:
     """First and end token of each step, for every history that the edges allow.
 
-    `edges` are the request's, from its latest start: a preempted one begins again at 0. If it then
-    finds a prefix in the cache, the prefix is what an earlier start (or the request of the edges
-    `before`) had computed; how long it was doesn't show, but a step takes `chunk` tokens at most.
+    `edges` are the request's, of which those from its latest start count. If it then finds a prefix
+    in the cache, the prefix is what an earlier start (or the request of the edges `before`) had
+    computed; how long it was doesn't show, but a step takes `chunk` tokens at most.
     """
-    start = len(edges) - 1 - edges[::-1].index(0)
+    start = latest_start(edges)
     earlier, latest = before or edges[:start], edges[start:]
     found = [0]
     if latest[1] > chunk:
@@ -25,5 +31,4 @@ def histories(edges: list[int], before: list[int], chunk: int) -> list[list[tupl
 
 def forgotten(edges: list[int], prompt: int) -> int:
     """How many of the answer's tokens came before the latest start of a request."""
-    start = len(edges) - 1 - edges[::-1].index(0)
-    return max(max(edges[:start], default=0) - prompt + 1, 0)
+    return max(max(edges[: latest_start(edges)], default=0) - prompt + 1, 0)

@@ -8,16 +8,11 @@ import pytest
 import random_llama
 from engine_client import Engine
 from float64_reference import int4_rows, int8_rows, log_probabilities
+from scenarios import request
 
 # float32 against float64 through two layers: 4e-6 was measured, and a code that rounds the other
 # way moves about 1e-3.  The quantisation itself moves 2e-2 and more.
 TOLERANCE = 1e-3
-
-
-def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
-    """A request with a random prompt."""
-    prompt = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, length).tolist()
-    return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
 
 
 def deviations(

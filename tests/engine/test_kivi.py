@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import random_llama
+import scenarios
 from engine_client import Engine
 from kivi_float64 import GROUP, log_probabilities
-from steps import forgotten, histories
+from scenarios import TOLERANCE, error, repetitive, request
+from steps import Steps, forgotten
 
-# float32 against float64, as in test_engine.py: 3e-6 was measured.  A number in the middle of two
-# codes may go either way and moves more; the seeds below have none.
-TOLERANCE = 1e-3
 # Prompts are cut every 24 tokens; ranges are of 32 keys.
 CHUNK, RANGE = 24, 32
 SPECULATION: dict[str, Any] = {
@@ -58,36 +57,15 @@ def speculating(checkpoint: Path) -> Iterator[Engine]:
     engine.close()
 
 
-def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
-    """A request with a random prompt."""
-    prompt = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, length).tolist()
-    return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
-
-
-def repetitive(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
-    """A request whose prompt repeats itself, so that n-grams are found in it."""
-    few = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, 5)
-    return {"prompt": np.resize(few, length).tolist(), "tokens": tokens, "arrives": arrives}
-
-
-def error(asked: dict[str, Any], got: dict[str, Any], index: int, steps: Any) -> np.ndarray:
-    """How far the request's log-probabilities are from float64, token by token."""
-    tokens, logprobs = got["tokens"][index], got["logprobs"][index]
-    sequence = (asked["prompt"] + tokens)[:-1]
-    expected = log_probabilities(random_llama.weights(), sequence, steps)[-len(tokens) :]
-    chosen = expected[np.arange(len(tokens)), tokens]
-    return np.maximum(np.abs(chosen - logprobs), expected.max(axis=-1) - chosen)
+def over_kivi(sequence: list[int], steps: Steps) -> np.ndarray:
+    return log_probabilities(random_llama.weights(), sequence, steps)
 
 
 def check(
     asked: dict[str, Any], got: dict[str, Any], index: int = 0, before: Any = (), known: int = 0
 ) -> None:
     """Compare from the request's `known`-th token on."""
-    errors = [
-        error(asked, got, index, steps)[known:].max()
-        for steps in histories(got["edges"][index], list(before), CHUNK)
-    ]
-    assert min(errors) <= TOLERANCE, f"off by {errors}"
+    scenarios.check(asked, got, index, over_kivi, CHUNK, before, known)
 
 
 def check_bytes(asked: dict[str, Any], got: dict[str, Any], index: int, alone: Engine) -> None:
@@ -110,7 +88,7 @@ def test_tokens_equal_the_reference_and_it_tells_other_steps(engine: Engine) -> 
     edges = got["edges"][0]
     assert edges[:3] == [0, 24, 44] and got["ranges"] > 0
     other = list(pairwise([0, 16, *edges[2:]]))
-    assert error(asked, got, 0, other).max() > 10 * TOLERANCE
+    assert error(asked, got, 0, other, over_kivi).max() > 10 * TOLERANCE
 
 
 def test_prefix_cache_hits(engine: Engine) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import random_llama
+import scenarios
 from engine_client import Engine
 from float64_reference import int4_rows, int8_rows, log_probabilities
-from steps import forgotten, histories
+from scenarios import TOLERANCE, repetitive, request
+from steps import Steps, forgotten
 
-# float32 against float64, as in test_engine.py.
-TOLERANCE = 1e-3
 # Chunks of 24 tokens, ranges of 32 keys: a prompt of 80 takes both several times.
 CHUNK, RANGE = 24, 32
 CACHES = {"int8_per_token_head": int8_rows, "int4_per_token_head": int4_rows}
@@ -51,12 +51,6 @@ def engine(checkpoint: Path, cache: str) -> Iterator[Engine]:
     engine.close()
 
 
-def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
-    """A request with a random prompt."""
-    prompt = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, length).tolist()
-    return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
-
-
 def alone(engine: Engine, *requests: dict[str, Any]) -> list[list[int]]:
     """Each request's tokens when it has the engine for itself."""
     return [engine.play(one | {"arrives": 0})["tokens"][0] for one in requests]
@@ -71,23 +65,12 @@ def check(
     known: int = 0,
 ) -> None:
     """Compare with float64 over the same steps, from the request's `known`-th token on."""
-    tokens, logprobs = got["tokens"][index], got["logprobs"][index]
-    sequence = (asked["prompt"] + tokens)[:-1]
-    errors = []
-    for steps in histories(got["edges"][index], list(before), CHUNK):
+
+    def over_cache(sequence: list[int], steps: Steps) -> np.ndarray:
         chunks = [(first, end) for first, end in steps if end - first > FEW]
-        expected = log_probabilities(random_llama.weights(), sequence, CACHES[cache], chunks=chunks)
-        expected = expected[-len(tokens) :]
-        chosen = expected[np.arange(len(tokens)), tokens]
-        error = np.maximum(np.abs(chosen - logprobs), expected.max(axis=-1) - chosen)
-        errors.append(error[known:].max())
-    assert min(errors) <= TOLERANCE, f"off by {errors}"
+        return log_probabilities(random_llama.weights(), sequence, CACHES[cache], chunks=chunks)
 
-
-def repetitive(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
-    """A request whose prompt repeats itself, so that n-grams are found in it."""
-    few = np.random.default_rng(seed).integers(1, random_llama.VOCABULARY, 5)
-    return {"prompt": np.resize(few, length).tolist(), "tokens": tokens, "arrives": arrives}
+    scenarios.check(asked, got, index, over_cache, CHUNK, before, known)
 
 
 def test_chunks_and_ranges_are_what_they_should_be(engine: Engine) -> None:

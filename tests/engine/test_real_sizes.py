@@ -5,12 +5,14 @@ begin. So tokens are equal up to ties: where two runs part, both tokens are abou
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import random_llama
+import scenarios
 from engine_client import Engine
 
 pytestmark = pytest.mark.gpu
@@ -57,10 +59,7 @@ def engine(folder: Path, cache: str) -> Iterator[Engine]:
     engine.close()
 
 
-def request(seed: int, length: int, tokens: int, arrives: int = 0) -> dict[str, Any]:
-    """A request with a random prompt."""
-    prompt = np.random.default_rng(seed).integers(1, SHAPE.vocabulary, length).tolist()
-    return {"prompt": prompt, "tokens": tokens, "arrives": arrives}
+request = partial(scenarios.request, vocabulary=SHAPE.vocabulary)
 
 
 def compare(asked: list[dict[str, Any]], got: dict[str, Any], engine: Engine, cache: str) -> None:
