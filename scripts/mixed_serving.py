@@ -3,7 +3,9 @@
 Some requests decode, then a long prompt comes and is taken in chunk by chunk beside them. Told are
 the steps around it, their time (p50, p99, longest) meanwhile and before, the tokens that a request
 gets from one, the time to the first token of both kinds, and the longest step of the first round,
-which compiles and counts for nothing else. Each format is compared with the first one.
+which compiles and counts for nothing else. Each format is compared with the first one. Steps that
+wait for the host take up to half as long again in one process as in another: --processes measures
+the formats in turn, several times.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 from scripts.common import main
 from scripts.harness import options, show
-from scripts.serving import cells, figures, models
+from scripts.serving import cells, figures, mixed, models
 from scripts.serving.figures import Figure
 
 NAME = "mixed_serving"
@@ -44,6 +46,10 @@ def arguments() -> Any:
     parser.add_argument(
         "--around", type=int, default=20, help="steps shown before and after (default 20)"
     )
+    parser.add_argument(
+        "--processes", type=options.positive, default=1,
+        help="engines of each format, started in turn, whose steps are put together (default 1)",
+    )  # fmt: skip
     parsed = parser.parse_args()
     if parsed.smoke:
         parsed.context, parsed.arriving, parsed.chunk = 12, 36, 16
@@ -77,6 +83,8 @@ def run() -> None:
         context=max(parsed.context + prefill * most, parsed.arriving) + steps * most,
         requests=parsed.running + 1,
         compared=FIGURES,
+        processes=parsed.processes,
+        merge=mixed.merge,
     )
     title = (
         f"{model.name}, {parsed.arriving:,} tokens arrive at {parsed.running} requests of "

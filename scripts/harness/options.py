@@ -27,7 +27,7 @@ def parser(
         action="store_true",
         help="measure although vllm/ or patches/ is not the committed series; the result says so",
     )
-    made.add_argument("--repeats", type=_positive, help="measurements of each cell")
+    made.add_argument("--repeats", type=positive, help="measurements of each cell")
     made.add_argument("--out", type=Path, help="write the result to this file")
     again = made.add_mutually_exclusive_group()
     again.add_argument(
@@ -66,7 +66,7 @@ def command() -> str:
     return shlex.join(["python", *(["-m"] if spec else []), name, *sys.argv[1:]])
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("give a number of 1 or more")

@@ -163,9 +163,14 @@ class Run:
             "settings": self.settings,
         }
 
-    def write(self, summary: dict[str, Any] | None = None) -> Path:
-        """Write the result with its origin; returns its path."""
-        data = {"summary": summary or {}, "cells": self.cells.values}
+    def write(
+        self, summary: dict[str, Any] | None = None, cells: dict[str, Any] | None = None
+    ) -> Path:
+        """Write the result with its origin; returns its path.
+
+        cells: what to write of the measured cells, if not them as they are.
+        """
+        data = {"summary": summary or {}, "cells": cells or self.cells.values}
         result.write(self.path, self.origin() | data)
         self.cells.done()
         where = self.path.resolve()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,15 +123,21 @@ def run(
     context: int,
     requests: int,
     compared: Sequence[figures.Figure],
+    processes: int = 1,
+    merge: Callable[[list[Any]], Any] = lambda answers: answers[0],
 ) -> tuple[dict[str, Any], Path]:
-    """Every cache format's cell, what `worker` answers, and the result's path.
+    """Every cache format's cell and the result's path.
+
+    A cell is what `merge` makes of the answers of `processes` workers, which measure the formats
+    in turn: what differs between processes, or drifts with time, is shared by all formats so.
 
     measured: what the worker measures, in its job and in the result's settings; context: tokens
     of a request in all, `requests` of them at a time; compared: what the result's summary gives as
     ratios to the first format.
     """
     shared = ("chunk", "memory", "drafts", "eager")
-    about = measured | {"model": model.name} | {key: getattr(parsed, key) for key in shared}
+    about = measured | {"model": model.name, "processes": processes}
+    about |= {key: getattr(parsed, key) for key in shared}
     label = f"{model.name.lower()}-{label}" + (f"-drafts{parsed.drafts}" if parsed.drafts else "")
     label += "-eager" if parsed.eager else ""
     files = models.files(parsed.model, model)
@@ -146,5 +152,10 @@ def run(
             job = measured | {"engine": engines[cache].dump(), "vocabulary": model.vocabulary}
             return child.measure(worker, job, cache, this.console)
 
-        found = {cache: this.cell(cache, partial(cell, cache)) for cache in parsed.caches}
-        return found, this.write(figures.summary(found, compared))
+        answers: dict[str, list[Any]] = {cache: [] for cache in parsed.caches}
+        for number in range(1, processes + 1):
+            for cache in parsed.caches:
+                name = cache if processes == 1 else f"{cache}, process {number}"
+                answers[cache].append(this.cell(name, partial(cell, cache)))
+        found = {cache: merge(several) for cache, several in answers.items()}
+        return found, this.write(figures.summary(found, compared), found)

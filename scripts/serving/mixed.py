@@ -15,7 +15,7 @@ NEW = "arriving"
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
-    """The steps around one arrival, and spreads over repeats.
+    """The steps around each arrival, and what the engine holds; see `merge`.
 
     job: engine (Settings), vocabulary, running (requests that decode), context (tokens of each
     one's prompt), arriving (tokens of the new prompt), around (steps before the arrival, and after
@@ -29,7 +29,22 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         child.progress(repeat, repeats + 1)
         runs.append(arrival(engine, job, repeat))
     child.progress(repeats + 1, repeats + 1)
-    return summary(runs[1:]) | {"cold": cold(runs[0])} | engine.capacity()
+    return {"runs": runs[1:], "cold": cold(runs[0]), "capacity": engine.capacity()}
+
+
+def merge(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """One cell of what the processes of a format measured.
+
+    Told are all arrivals together, and of each process the median of its steps: how much that
+    differs is what the host's speed does to a step which waits for it.
+    """
+    medians_of = [summary(answer["runs"])["step_ms_p50"] for answer in answers]
+    longest = {key: max(answer["cold"][key] for answer in answers) for key in answers[0]["cold"]}
+    return (
+        summary([run for answer in answers for run in answer["runs"]])
+        | {"step_ms_p50_of_processes": medians_of, "cold": longest}
+        | answers[0]["capacity"]
+    )
 
 
 def arrival(engine: Engine, job: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import scenarios
 from engine_client import Engine
 
 pytestmark = pytest.mark.gpu
-SHAPE = random_llama.Shape(512, 512, 2, 24, 4, 256, 1024, 32768)
+SHAPE = random_llama.Shape(512, 768, 2, 24, 4, 256, 1024, 32768)
 # Of each cache: how much the log-probabilities of a token may differ in two runs, and the least
 # share of tokens before the first tie. Four bits say less of a row, so more depends on where chunks
 # begin.
@@ -26,13 +26,14 @@ CACHES = {
     "int4_kivi": (0.5, 0.1),
 }
 BLOCKS = 1560
+LONGEST = 24576  # tokens of a request that fits into them
 SHARE = 0.1  # of the GPU's memory
 
 
 def start(folder: Path, cache: str, name: str, blocks: int = BLOCKS, **options: Any) -> Engine:
     options = {
         "dtype": "bfloat16",
-        "max_model_len": SHAPE.max_length,
+        "max_model_len": LONGEST,
         "max_num_batched_tokens": 2048,
         "enforce_eager": False,
         "compilation_config": {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"},
@@ -129,8 +130,10 @@ def test_memory_stays_within_the_share_that_the_engine_was_given(folder: Path, c
     """Scratch and workspaces are counted before the cache takes what is left."""
     import torch
 
-    asked = [request(seed, 30000, tokens=8, arrives=seed) for seed in range(4)]
-    engine = start(folder, cache, "gpu-memory", blocks=0, kv_cache_memory_bytes=None)
+    # Each decodes until the next one's prompt, 15 chunks, is in.
+    asked = [request(seed, 30000, tokens=40, arrives=seed) for seed in range(4)]
+    unlimited = {"kv_cache_memory_bytes": None, "max_model_len": SHAPE.max_length}
+    engine = start(folder, cache, "gpu-memory", blocks=0, **unlimited)
     try:
         got = engine.play(*asked)
     finally:

@@ -198,6 +198,22 @@ def test_times_between_tokens_are_told_apart_from_those_alone() -> None:
     assert found["first_token_s"][mixed.NEW] == pytest.approx(0.05)
 
 
+def test_processes_are_put_together() -> None:
+    answers = [
+        {
+            "runs": [one_run([1.0, ms, 1.0], 1, 2)],
+            "cold": {"step_ms_max": ms, "longest_ms": 2 * ms},
+            "capacity": {"tokens_held": 64},
+        }
+        for ms in (10.0, 30.0, 80.0)
+    ]
+    found = mixed.merge(answers)
+    assert found["step_ms_p50"] == 30.0 and found["repeats"] == 3
+    assert found["step_ms_p50_of_processes"] == [10.0, 30.0, 80.0]
+    assert found["cold"] == {"step_ms_max": 80.0, "longest_ms": 160.0}
+    assert found["tokens_held"] == 64
+
+
 class Scripted(Engine):
     """An engine whose steps are given."""
 
