@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -25,31 +27,67 @@ RUNS = {
 Result = Callable[[str], dict[str, Any]]
 
 
-@pytest.fixture(scope="session")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """Name of a run -> its JSON. All runs start at the first call, two at a time."""
-    folder = tmp_path_factory.mktemp("smoke")
-    pool = ThreadPoolExecutor(2)
+HERE = Path(__file__).parent
 
-    def run(name: str) -> dict[str, Any]:
+
+class Smokes:
+    """All runs, one after the other, beside other tests that keep one core busy."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="smoke-"))
+        self.running: subprocess.Popen[str] | None = None
+        self.pool = ThreadPoolExecutor(1)
+        self.results: dict[str, Future[dict[str, Any]]] = {
+            name: self.pool.submit(self.run, name) for name in RUNS
+        }
+
+    def run(self, name: str) -> dict[str, Any]:
+        """One run's JSON, and what it printed."""
         script, *flags = RUNS[name]
-        out: Path = folder / f"{name}.json"
-        done = subprocess.run(
+        out = self.folder / f"{name}.json"
+        self.running = subprocess.Popen(
             [sys.executable, "-m", f"scripts.{script}", "--smoke", "--fresh", "--out", str(out)]
             + flags,
             cwd=ROOT,
             env=os.environ | {"DEVICE": "cpu"},
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-        return json.loads(out.read_text()) | {"printed": done.stdout}
+        printed, errors = self.running.communicate()
+        assert self.running.returncode == 0, printed[-2000:] + errors[-4000:]
+        return json.loads(out.read_text()) | {"printed": printed}
 
-    started: dict[str, Future[dict[str, Any]]] = {}
+    def end(self) -> None:
+        """Nothing of it outlives the session."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        if self.running is not None and self.running.poll() is None:
+            self.running.terminate()
+        self.pool.shutdown()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def result(name: str) -> dict[str, Any]:
-        if not started:
-            started.update({each: pool.submit(run, each) for each in RUNS})
-        return started[name].result()
 
-    return result
+SMOKES = pytest.StashKey[Smokes]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    wanted = any(
+        item.path.parent == HERE and "smoke" in getattr(item, "fixturenames", ())
+        for item in session.items
+    )
+    if wanted and not session.config.option.collectonly:
+        session.config.stash[SMOKES] = Smokes()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    smokes = session.config.stash.get(SMOKES, None)
+    if smokes is not None:
+        smokes.end()
+
+
+@pytest.fixture(scope="session")
+def smoke(pytestconfig: pytest.Config) -> Result:
+    """Name of a run -> its JSON."""
+    results = pytestconfig.stash[SMOKES].results
+    return lambda name: results[name].result()
