@@ -66,7 +66,7 @@ test: applied build ## all tests that need no GPU
 	@$(VENV) -m pytest tests
 test-gpu: applied build ## the tests that need a GPU
 	@$(VENV) -m pytest tests --gpu -m gpu
-validate: applied build ## INT4-KIVI's store bit by bit, and its readers against each other (hours without a GPU)
+validate: applied build ## INT4-KIVI's store bit by bit, and its readers against each other (minutes without a GPU)
 	@$(VENV) -m scripts.validate_store_equiv
 	@$(VENV) -m scripts.validate_paged_decode
 lint: applied build ## the patch lint, ruff with vLLM's configuration, mypy on scripts/
