@@ -2,7 +2,10 @@
 
 One engine for each cache format, in a process of its own; each repeat is a new request, of which
 the median step counts, over the mean tokens of one where drafts are verified. The first request
-compiles: told of it is its longest step alone. Each format is compared with the first one.
+compiles: told of it is its longest step alone. Each format is compared with the first one. A host
+may be slow for tens of seconds, as long as a format takes: with --alternate the engines of all
+formats live at the same time and take turns, a request each, so that all formats share what slows
+the host.
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ the steps around it, their time (p50, p99, longest) meanwhile and before, the to
 gets from one, the time to the first token of both kinds, and the longest step of the first round,
 which compiles and counts for nothing else. Each format is compared with the first one. Steps that
 wait for the host take up to half as long again in one process as in another: --processes measures
-the formats in turn, several times.
+the formats in turn, several times. A host may also be slow for tens of seconds, longer than a
+format takes: with --alternate the engines of all formats live at the same time and take turns, an
+arrival each, so that all formats share what slows the host.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ FIGURES = (
     Figure("p50 ms", "step_ms_p50"),
     Figure("p99 ms", "step_ms_p99"),
     Figure("longest ms", "step_ms_max"),
+    Figure("longest ms of an arrival", "longest_ms_p50"),
     Figure("cold longest ms", "cold.longest_ms", compared=False),
     Figure("tokens/step", "tokens_per_step.alone"),
     Figure("first s", "first_token_s.first running", ".3f"),
@@ -48,7 +51,8 @@ def arguments() -> Any:
     )
     parser.add_argument(
         "--processes", type=options.positive, default=1,
-        help="engines of each format, started in turn, whose steps are put together (default 1)",
+        help="engines of each format, started in turn (with --alternate: one of each format at a "
+        "time), whose steps are put together (default 1)",
     )  # fmt: skip
     parsed = parser.parse_args()
     if parsed.smoke:

@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser, context: int | None = None) -> No
     """The flags of engines.
 
     context: the default length of a made-up prompt; None: the script has prompts of its own, and
-    neither their length nor drafts are asked for.
+    neither their length nor drafts nor turns are asked for.
     """
     parser.add_argument(
         "--caches",
@@ -43,8 +43,14 @@ def add_flags(parser: argparse.ArgumentParser, context: int | None = None) -> No
             help="verify N tokens a step that n-grams of the prompt propose; the prompts repeat "
             "themselves then (default 0: no speculation)",
         )
+        parser.add_argument(
+            "--alternate",
+            action="store_true",
+            help="the engines of all formats live at the same time and take turns, one repeat each "
+            "(default: one engine after the other); --memory must be in bytes then",
+        )
     else:
-        parser.set_defaults(drafts=0)
+        parser.set_defaults(drafts=0, alternate=False)
     parser.add_argument(
         "--chunk", type=int, default=2048, help="most tokens of a step (default 2,048)"
     )
@@ -88,9 +94,16 @@ def settings(
 ) -> Settings:
     """An engine for requests of `context` tokens in all.
 
-    Raises Failure if the model takes less, or if vllm/ doesn't know the cache format.
+    Raises Failure if the model takes less, if vllm/ doesn't know the cache format, or if engines
+    that live at the same time would each take a share of the GPU's memory.
     """
     formats.require(cache)
+    # An interpreted engine takes a fixed number of bytes, whatever the flag says.
+    if parsed.alternate and run.gpus and isinstance(parsed.memory, float):
+        raise Failure(
+            f"--alternate keeps an engine of each format on the GPU, and a share ({parsed.memory}) "
+            "is what one engine takes: give the bytes of one cache, such as --memory 9GiB"
+        )
     if context > model.limit:
         raise Failure(
             f"{model.name} takes {model.limit:,} tokens at most, not {context:,}: give a shorter "
@@ -129,13 +142,15 @@ def run(
     """Every cache format's cell and the result's path.
 
     A cell is what `merge` makes of the answers of `processes` workers, which measure the formats
-    in turn: what differs between processes, or drifts with time, is shared by all formats so.
+    in turn: what differs between processes, or drifts with time, is shared by all formats so. With
+    --alternate the workers of one round live at the same time and take turns repeat by repeat: what
+    slows the host for seconds is shared too.
 
     measured: what the worker measures, in its job and in the result's settings; context: tokens
     of a request in all, `requests` of them at a time; compared: what the result's summary gives as
     ratios to the first format.
     """
-    shared = ("chunk", "memory", "drafts", "eager")
+    shared = ("chunk", "memory", "drafts", "eager", "alternate")
     about = measured | {"model": model.name, "processes": processes}
     about |= {key: getattr(parsed, key) for key in shared}
     label = f"{model.name.lower()}-{label}" + (f"-drafts{parsed.drafts}" if parsed.drafts else "")
@@ -148,14 +163,30 @@ def run(
             for cache in parsed.caches
         }
 
-        def cell(cache: str) -> Any:
-            job = measured | {"engine": engines[cache].dump(), "vocabulary": model.vocabulary}
-            return child.measure(worker, job, cache, this.console)
+        def job(cache: str) -> dict[str, Any]:
+            return measured | {"engine": engines[cache].dump(), "vocabulary": model.vocabulary}
 
-        answers: dict[str, list[Any]] = {cache: [] for cache in parsed.caches}
+        def alone(cache: str) -> Any:
+            return child.measure(worker, job(cache), cache, this.console)
+
+        # What a finished run has left under a format's own name is merged.
+        kept = this.cells.values
+        missing = [cache for cache in parsed.caches if cache not in kept]
+        asked = parsed.caches if parsed.alternate and missing else missing
+        answers: dict[str, list[Any]] = {cache: [] for cache in asked}
         for number in range(1, processes + 1):
-            for cache in parsed.caches:
-                name = cache if processes == 1 else f"{cache}, process {number}"
-                answers[cache].append(this.cell(name, partial(cell, cache)))
-        found = {cache: merge(several) for cache, several in answers.items()}
+            names = {cache: f"{cache}, process {number}" for cache in answers}
+            take: Callable[[str], Any] = alone
+            if parsed.alternate and not kept.keys() >= set(names.values()):
+                # A cell of another round was not measured beside these.
+                for name in names.values():
+                    kept.pop(name, None)
+                jobs = {cache: job(cache) for cache in names}
+                take = child.measure_in_turns(worker, jobs, this.console).__getitem__
+            for cache, name in names.items():
+                answers[cache].append(this.cell(name, partial(take, cache)))
+        found = {
+            cache: merge(answers[cache]) if cache in answers else kept[cache]
+            for cache in parsed.caches
+        }
         return found, this.write(figures.summary(found, compared), found)

@@ -28,6 +28,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     # The first one compiles kernels, so it is told apart.
     for repeat in range(repeats + 1):
         child.progress(repeat, repeats + 1)
+        child.turn()
         streams.append(stream(engine, job, repeat))
     child.progress(repeats + 1, repeats + 1)
     return summary(streams) | engine.capacity()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import resource
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -82,12 +84,16 @@ def arguments(settings: Settings) -> dict[str, Any]:
 
 @dataclass
 class Step:
-    """One engine step: its time, and the tokens that each request has got in it."""
+    """One engine step: its time, the tokens that each request has got in it, what held it up."""
 
     seconds: float
     tokens: dict[str, list[int]]
     finished: dict[str, str]
     """Finish reason by request, of those that ended."""
+    gc_ms: float = 0.0
+    """Milliseconds that Python's garbage collection took of it."""
+    switches: int = 0
+    """How often the system took a thread of this process off its core meanwhile."""
 
 
 def tokens_per_step(steps: Iterable[Step], requests: Collection[str]) -> float:
@@ -96,6 +102,25 @@ def tokens_per_step(steps: Iterable[Step], requests: Collection[str]) -> float:
         len(tokens) for step in steps for name, tokens in step.tokens.items() if name in requests
     ]
     return sum(got) / len(got) if got else 0.0
+
+
+class Collections:
+    """Seconds of Python's garbage collection in this process, from now on."""
+
+    def __init__(self) -> None:
+        self.seconds = self._start = 0.0
+        gc.callbacks.append(self)
+
+    def __call__(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._start = time.perf_counter()
+        else:
+            self.seconds += time.perf_counter() - self._start
+
+
+def switches() -> int:
+    """How often the system took a thread of this process off its core so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 class Engine:
@@ -108,6 +133,7 @@ class Engine:
         self.llm = LLM(**arguments(settings))
         self._engine = self.llm.llm_engine
         self._seen: dict[str, int] = {}
+        self._collections = Collections()
 
     def add(self, name: str, prompt: list[int], tokens: int, ends: list[int] | None = None) -> None:
         """Add a greedy request; it ends after `tokens` tokens, or at one of `ends`."""
@@ -125,10 +151,13 @@ class Engine:
 
     def step(self) -> Step:
         """Run one step to its end, also on the GPU."""
+        collecting, switched = self._collections.seconds, switches()
         start = time.perf_counter()
         produced = self._engine.step()
         self._wait()
         step = Step(time.perf_counter() - start, {}, {})
+        step.switches = switches() - switched
+        step.gc_ms = (self._collections.seconds - collecting) * 1e3
         for output in produced:
             answer = output.outputs[0]
             name = output.request_id

@@ -27,6 +27,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     # The first one compiles kernels, so it is told apart.
     for repeat in range(repeats + 1):
         child.progress(repeat, repeats + 1)
+        child.turn()
         runs.append(arrival(engine, job, repeat))
     child.progress(repeats + 1, repeats + 1)
     return {"runs": runs[1:], "cold": cold(runs[0]), "capacity": engine.capacity()}
@@ -50,7 +51,9 @@ def merge(answers: list[dict[str, Any]]) -> dict[str, Any]:
 def arrival(engine: Engine, job: dict[str, Any], seed: int) -> dict[str, Any]:
     """One arrival: milliseconds of each step, which of them it came before, tokens, first tokens.
 
-    first_token_s tells of the running requests when the first one has a token, and when all have.
+    first_token_s tells of the running requests when the first one has a token, and when all have;
+    longest of the longest step while the prompt is taken in: which of those it is, and what held
+    it up, as Step has it.
     """
     around, repeating = job["around"], bool(engine.settings.drafts)
 
@@ -68,11 +71,18 @@ def arrival(engine: Engine, job: dict[str, Any], seed: int) -> dict[str, Any]:
     during = engine.until(NEW)
     after = [engine.step() for _ in range(around)]
     engine.drop(NEW, *running)
+    slowest = max(during, key=lambda step: step.seconds)
     return {
         "prefill_ms": milliseconds(prefill),
         "step_ms": milliseconds([*alone, *during, *after]),
         "arrival": len(alone),
         "first": len(alone) + len(during),
+        "longest": {
+            "ms": slowest.seconds * 1e3,
+            "gc_ms": slowest.gc_ms,
+            "switches": slowest.switches,
+            "step": during.index(slowest),
+        },
         "tokens_per_step": {
             "alone": tokens_per_step(alone, running),
             "during": tokens_per_step(during, running),
@@ -101,11 +111,16 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """p50 and p99 between two answers to a running request, while the prompt is taken in and not.
 
     An answer is a token, or several where drafts are verified: `tokens_per_step`. `step_ms` and
-    `arrival` are those of the run whose new request waited for the median time.
+    `arrival` are those of the run whose new request waited for the median time. `during_ms` has the
+    steps of each run while its prompt is taken in, `longest` the longest of all of them: by its
+    arrival and step it is found there. `longest_ms_p50` is the median over the runs of each one's
+    longest step: a hiccup of the host in one run is in `step_ms_max` alone.
     """
     waits = [run["first_token_s"][NEW] for run in runs]
     shown = runs[int(np.argsort(waits)[len(waits) // 2])]
-    during = [ms for run in runs for ms in run["step_ms"][run["arrival"] : run["first"]]]
+    during_of = [run["step_ms"][run["arrival"] : run["first"]] for run in runs]
+    during = [ms for steps in during_of for ms in steps]
+    longest = [run["longest"] | {"arrival": number} for number, run in enumerate(runs)]
     alone = [ms for run in runs for ms in run["step_ms"][: run["arrival"]]]
     return {
         "step_ms": shown["step_ms"],
@@ -113,6 +128,9 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "step_ms_p50": float(np.quantile(during, 0.5)),
         "step_ms_p99": float(np.quantile(during, 0.99)),
         "step_ms_max": max(during),
+        "longest_ms_p50": float(np.median([max(steps) for steps in during_of])),
+        "longest": max(longest, key=lambda one: one["ms"]),
+        "during_ms": [[round(ms, 3) for ms in steps] for steps in during_of],
         "alone_ms_p50": float(np.quantile(alone, 0.5)),
         "alone_ms_p99": float(np.quantile(alone, 0.99)),
         "tokens_per_step": medians(runs, "tokens_per_step"),

@@ -21,7 +21,7 @@ RUNS = {
     "teacher torch": ("quality_teacher_forced", "--route", "torch", "--caches", "auto", INT8, KIVI),
     "paired": ("quality_paired_tasks", "--caches", "auto", INT8),
     "decode": ("decode_latency_serving", "--caches", INT8),
-    "mixed": ("mixed_serving", "--caches", INT8, "--drafts", "2"),
+    "mixed": ("mixed_serving", "--caches", "auto", INT8, "--drafts", "2", "--alternate"),
     "longctx": ("longctx_code_serving", "--caches", INT8),
 }
 Result = Callable[[str], dict[str, Any]]

@@ -84,9 +84,22 @@ def test_steps_around_an_arrival(smoke: Result) -> None:
     assert cell["step_ms_p50"] == pytest.approx(np.median(during))
     assert cell["step_ms_max"] == max(during)
     assert cell["first_token_s"]["arriving"] == pytest.approx(sum(during) / 1e3)
+    assert cell["during_ms"] == [[round(ms, 3) for ms in during]]
+    assert cell["longest_ms_p50"] == cell["longest"]["ms"] == max(during)
+    assert (cell["longest"]["arrival"], cell["longest"]["step"]) == (0, np.argmax(during))
+    assert 0 <= cell["longest"]["gc_ms"] < max(during) and cell["longest"]["switches"] >= 0
     assert result["settings"]["drafts"] == 2 and "drafts of 2" in result["printed"]
     assert all(1 <= tokens <= 3 for tokens in cell["tokens_per_step"].values())
-    assert result["summary"] == {"reference": INT8, "ratio": {}}
+
+
+def test_formats_that_took_turns_are_compared(smoke: Result) -> None:
+    result = smoke("mixed")
+    plain, compressed = (result["cells"][cache] for cache in ("auto", INT8))
+    assert result["settings"]["alternate"] is True
+    assert plain["bytes_per_token"] > 2 * compressed["bytes_per_token"]
+    assert result["summary"]["reference"] == "auto"
+    ratio = result["summary"]["ratio"][INT8]
+    assert ratio["longest_ms_p50"] == compressed["longest_ms_p50"] / plain["longest_ms_p50"]
 
 
 def test_programs_behind_a_long_prefix(smoke: Result) -> None:
