@@ -2,8 +2,9 @@
 
 `python engine_host.py MODEL CACHE BLOCKS OPTIONS`.  OPTIONS is a line of JSON too: arguments of
 vllm.LLM, "range_tokens" to prefill through a scratch of so many, "graphs" to replay decodes of so
-many tokens, and "steps" for answers that tell the steps of each request, too: its edges, and of an
-INT4-KIVI cache the bytes of the sealed groups.  The tests' own process stays free of vllm, so that
+many tokens, "warm" to warm the kernels of quantised caches up, as engines do that are not eager,
+and "steps" for answers that tell the steps of each request, too: its edges, and of an INT4-KIVI
+cache the bytes of the sealed groups.  The tests' own process stays free of vllm, so that
 its platform isn't fixed for the other tests.
 """
 
@@ -45,6 +46,15 @@ def start(model: str, cache: str, blocks: int, options: dict[str, Any]) -> Any:
     # no float32.
     torch.cpu._is_avx512_bf16_supported = lambda: False
     return LLM(**arguments | options).llm_engine
+
+
+def warm_up(engine: Any, hook: FlashHook) -> None:
+    """What a GPU's worker does when it starts. It must have launched something."""
+    from vllm.model_executor.warmup.quant_kv_warmup import quant_kv_warmup
+
+    worker = engine.engine_core.engine_core.model_executor.driver_worker.worker
+    quant_kv_warmup(worker.model_runner)
+    assert hook.causal and hook.ranges
 
 
 def counts(engine: Any, hook: FlashHook | None) -> dict[str, int]:
@@ -137,8 +147,11 @@ def serve() -> None:
     hook = FlashHook(range_tokens) if range_tokens is not None else None
     sizes = options.pop("graphs", None)
     graphs = Graphs(sizes) if sizes else None
-    steps = options.pop("steps", False)
+    steps, warm = options.pop("steps", False), options.pop("warm", False)
     engine = start(sys.argv[1], sys.argv[2], int(sys.argv[3]), options)
+    if warm:
+        assert hook is not None
+        warm_up(engine, hook)
     if graphs is not None:
         graphs.capture(engine)
     probe = PageProbe(engine, sys.argv[2] == "int4_kivi") if steps else None

@@ -46,7 +46,8 @@ def cache(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def engine(checkpoint: Path, cache: str) -> Iterator[Engine]:
-    engine = prefill_engine(checkpoint, cache, "prefill", 12)
+    # Nothing of what the warm-up stores or leaves behind may be seen.
+    engine = prefill_engine(checkpoint, cache, "prefill", 12, warm=True)
     yield engine
     engine.close()
 

@@ -126,6 +126,35 @@ def test_ngram_speculation_with_rejections(engine: Engine, folder: Path, cache: 
     compare(asked, got, engine, cache)
 
 
+def test_no_kernel_is_compiled_while_requests_wait(folder: Path, cache: str) -> None:
+    """The monitor fails a step that compiles one. Nothing is compiled before, in a cache of ours."""
+    speculation = {
+        "method": "ngram",
+        "num_speculative_tokens": 3,
+        "prompt_lookup_max": 3,
+        "prompt_lookup_min": 1,
+    }
+    # Chunks, prefixes, last chunks of one to sixteen tokens, up to twelve requests at a time.
+    lengths = [500, 2048, 2051, 4100, 2500, 6144 + 9, 100, 2048 + 16, 7000, 33, 4096 + 6, 3000]
+    asked = [request(i, n, tokens=40, arrives=2 * i) for i, n in enumerate(lengths)]
+    few = np.random.default_rng(7).integers(1, SHAPE.vocabulary, 50)
+    asked.append({"prompt": np.resize(few, 5000).tolist(), "tokens": 60, "arrives": 3})
+    engine = start(
+        folder,
+        cache,
+        "gpu-compiles",
+        speculative_config=speculation,
+        max_num_seqs=16,
+        jit_monitor_mode="error",
+    )
+    try:
+        got = engine.play(*asked)
+    finally:
+        engine.close()
+    assert got["most_in_a_step"] >= 10
+    assert [len(tokens) for tokens in got["tokens"]] == [one["tokens"] for one in asked]
+
+
 def test_memory_stays_within_the_share_that_the_engine_was_given(folder: Path, cache: str) -> None:
     """Scratch and workspaces are counted before the cache takes what is left."""
     import torch
