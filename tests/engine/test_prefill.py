@@ -47,7 +47,7 @@ def cache(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def engine(checkpoint: Path, cache: str) -> Iterator[Engine]:
     # Nothing of what the warm-up stores or leaves behind may be seen.
-    engine = prefill_engine(checkpoint, cache, "prefill", 12, warm=True)
+    engine = prefill_engine(checkpoint, cache, "prefill", 12, warm=cache == EXACT)
     yield engine
     engine.close()
 
