@@ -127,7 +127,7 @@ def test_ngram_speculation_with_rejections(engine: Engine, folder: Path, cache: 
 
 
 def test_no_kernel_is_compiled_while_requests_wait(folder: Path, cache: str) -> None:
-    """The monitor fails a step that compiles one. Nothing is compiled before, in a cache of ours."""
+    """The JIT monitor fails a step that compiles one."""
     speculation = {
         "method": "ngram",
         "num_speculative_tokens": 3,
